@@ -1,0 +1,63 @@
+// A compiled kernel as the dispatcher sees it, and the calling convention of its symbol.
+#ifndef TF_TVM_OPS_CC_DISPATCH_KERNEL_H_
+#define TF_TVM_OPS_CC_DISPATCH_KERNEL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/dispatch/export.h"
+#include "cc/dispatch/problem.h"
+
+namespace tf_tvm_ops {
+
+// Version of the argument list below; a pack made for another one is refused. kernels/compute.py
+// builds the callee and names the same version.
+constexpr int kKernelAbi = 1;
+
+// The arguments of a kernel, in the order in which they are passed through tvm-ffi. All strides
+// count elements. Flattened batch index i in [begin, end) stands for batch i / heads and head
+// i % heads; a broadcast operand has stride 0 there.
+struct KernelArgs {
+  const void* lhs;
+  const void* rhs;
+  void* out;
+  int64_t begin;
+  int64_t end;
+  int64_t heads;
+  int64_t lhs_batch_stride;
+  int64_t lhs_head_stride;
+  int64_t lhs_stride;  // of the dimension that is not contiguous
+  int64_t rhs_batch_stride;
+  int64_t rhs_head_stride;
+  int64_t rhs_stride;  // of the dimension that is not contiguous
+  int64_t out_batch_stride;
+  int64_t out_head_stride;
+  int64_t out_stride;  // of m; n is contiguous
+  // Passed to generic kernels only.
+  int64_t m;
+  int64_t n;
+  int64_t k;
+};
+
+// One entry of a manifest. Lives as long as the process; safe to use from any thread.
+class TF_TVM_OPS_EXPORT Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual const Problem& problem() const = 0;
+  virtual const std::string& symbol() const = 0;
+  virtual const std::string& target() const = 0;  // "cpu:x86-64-v4"
+  virtual const std::string& pack() const = 0;    // folder of the pack
+  virtual const std::string& config() const = 0;  // JSON text of the schedule config
+
+  // Loads the image behind the kernel on first use (checksum, dlopen, symbol). False when that
+  // failed, now or earlier: the failure was logged once, the kernel must not be called.
+  virtual bool Ready() const = 0;
+
+  // Computes batches [begin, end). The workspace a kernel asks for is taken from a buffer of the
+  // calling thread. Returns an empty string, or what went wrong. Never throws.
+  virtual std::string Call(const KernelArgs& args) const = 0;
+};
+
+}  // namespace tf_tvm_ops
+
+#endif  // TF_TVM_OPS_CC_DISPATCH_KERNEL_H_
