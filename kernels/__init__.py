@@ -1,0 +1,1 @@
+"""The offline generator: shape tables in, packs of compiled kernels out. Needs TVM."""

@@ -1,0 +1,190 @@
+"""From schedule choices to images: compile each kernel to an object file, link them by target.
+
+Object files are kept in a cache, named by a digest of everything that their content depends on, so
+that a kernel is compiled once however often packs are made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+
+from .compute import KERNEL_ABI, kernel_function
+from .problem import Problem
+from .schedules import Choice
+from .targets import Target
+
+_COMPILERS = ("c++", "g++", "clang++")
+_PART = ".part.o"
+_PART_AGE_SECONDS = 3600.0
+
+
+class BuildError(RuntimeError):
+    """The compiler or linker failed; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A problem and how it is computed on a target."""
+
+    problem: Problem
+    choice: Choice
+    target: Target
+
+    @property
+    def symbol(self) -> str:
+        """Its name, made from problem and config alone."""
+        return self.choice.symbol(self.problem)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch memory it needs in each thread."""
+        rule, config = self.choice.rule, self.choice.config
+        return rule.workspace_bytes(self.problem, self.target, config)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a kernel's code depends on."""
+    packages = {name: importlib.metadata.version(name) for name in ("apache-tvm", "apache-tvm-ffi")}
+    return packages | {"llvm": str(tvm.target.codegen.llvm_version_major())}
+
+
+@cache
+def _sources_digest() -> str:
+    """Digest of the code that turns choices into TensorIR."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def object_key(kernel: Kernel) -> str:
+    """Digest of all that the kernel's object file depends on."""
+    parts = [
+        KERNEL_ABI,
+        kernel.problem.to_json(),
+        dict(kernel.choice.to_json()),
+        kernel.target.name,
+        versions(),
+        _sources_digest(),
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def prepare_cache(folder: Path) -> None:
+    """Make the cache's folder, and remove what runs that were killed left half-written in it.
+
+    Raises
+    ------
+    BuildError
+        If the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        for part in folder.glob(f"*/*{_PART}"):
+            if time.time() - part.stat().st_mtime > _PART_AGE_SECONDS:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise cache_error(error) from error
+
+
+def cache_error(error: OSError) -> BuildError:
+    """What to say when the cache cannot be written."""
+    return BuildError(
+        f"{error.filename or 'the cache'}: cannot write: {error.strerror}; free some space or "
+        "name another --cache"
+    )
+
+
+def object_path(folder: Path, kernel: Kernel) -> Path:
+    """Where the cache keeps the kernel's object file."""
+    key = object_key(kernel)
+    return folder / key[:2] / f"{key}.o"
+
+
+def tir(kernel: Kernel) -> tvm.tirx.PrimFunc:
+    """The kernel as TensorIR."""
+    rule, config = kernel.choice.rule, kernel.choice.config
+    return kernel_function(
+        kernel.problem, kernel.symbol, lambda matrix: rule.emit(matrix, kernel.target, config)
+    )
+
+
+def compile_object(kernel: Kernel, path: Path) -> None:
+    """Compile a kernel to an object file, which appears whole or not at all."""
+    target = tvm.target.Target({"kind": "llvm", "mcpu": kernel.target.mcpu})
+    executable = tvm.compile(tvm.IRModule({kernel.symbol: tir(kernel)}), target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, part = tempfile.mkstemp(suffix=_PART, dir=path.parent)
+    os.close(descriptor)
+    try:
+        executable.mod.write_to_file(part, "o")
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+def linker() -> str:
+    """The C++ compiler that links images: ``$CXX``, or the first found of the usual ones.
+
+    Raises
+    ------
+    BuildError
+        If there is none.
+    """
+    wanted = os.environ.get("CXX")
+    for name in (wanted,) if wanted else _COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    tried = f"$CXX ({wanted})" if wanted else ", ".join(_COMPILERS)
+    raise BuildError(f"no C++ compiler to link with: tried {tried}; install g++ or set CXX")
+
+
+def linker_version(path: str) -> str:
+    """Name and version of the linker, for the manifest."""
+    result = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, check=False)
+    return f"{Path(path).name} {result.stdout.strip()}".strip()
+
+
+def link_image(objects: Sequence[Path], image: Path) -> None:
+    """Link object files to a shared library that exports the kernels and nothing else.
+
+    Raises
+    ------
+    BuildError
+        If the linker fails; the message ends in the last line it printed.
+    """
+    library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
+    with tempfile.TemporaryDirectory(dir=image.parent) as folder:
+        exports = Path(folder, "exports.map")
+        exports.write_text("{ global: __tvm_ffi_bmm_*; local: *; };\n", encoding="ascii")
+        arguments = Path(folder, "arguments")
+        arguments.write_text("\n".join(f'"{path}"' for path in objects), encoding="utf-8")
+        # The kernels report errors through libtvm_ffi: naming it as needed, and binding at load
+        # time, lets a missing symbol fail the load instead of the first bad call.
+        command = [
+            *(linker(), "-shared", "-nostdlib", "-s", f"@{arguments}", "-o", str(image)),
+            *(f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"),
+            *(f"-Wl,--version-script={exports}", "-Wl,--build-id=none", "-Wl,--gc-sections"),
+            *("-Wl,-z,now", "-Wl,-z,noexecstack"),
+        ]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        lines = (result.stderr or result.stdout).strip().splitlines() or ["no message"]
+        raise BuildError(f"{command[0]} failed to link {image.name}: {lines[-1]}")

@@ -1,0 +1,237 @@
+"""From shape tables to a pack: choose, compile, link, check, publish."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import version
+from . import build, publish
+from .build import Kernel
+from .compute import KERNEL_ABI
+from .manifest import ImageEntry, KernelEntry, Manifest, file_sha256, image_name
+from .problem import LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
+from .schedules import choose
+from .shapes import load_tables, problems
+from .targets import Target, parse_target
+from .verify import verify_image
+
+Report = Callable[[str, int, int], None]
+"""``report(step, done, total)``: called as work proceeds, ``done`` from 0 to ``total``."""
+
+_CHUNK = 16  # kernels to a task: few enough to share evenly, enough to outweigh the hand-over
+
+
+class GenerateError(RuntimeError):
+    """A pack that cannot be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What :func:`generate` did.
+
+    Attributes
+    ----------
+    pack
+        The folder.
+    kernels
+        Number of kernels of each target in the pack.
+    compiled, reused
+        Object files made, and taken from the cache.
+    rejected
+        A line for each kernel that did not match the oracle and was left out.
+    skipped
+        Targets that this machine cannot run, left out on request.
+    """
+
+    pack: Path
+    kernels: dict[str, int]
+    compiled: int
+    reused: int
+    rejected: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def generate(
+    shape_files: Sequence[Path],
+    target_names: Sequence[str],
+    out: Path,
+    cache: Path,
+    *,
+    skip_unverifiable: bool = False,
+    jobs: int | None = None,
+    report: Report = lambda step, done, total: None,
+) -> Summary:
+    """Make a pack with a kernel for every problem of the tables, and the generic kernels.
+
+    Parameters
+    ----------
+    shape_files
+        YAML shape tables.
+    target_names
+        As in :data:`~tf_tvm_ops.kernels.targets.TARGETS`.
+    out
+        The pack's folder, replaced if it is a pack.
+    cache
+        Folder of object files from earlier runs.
+    skip_unverifiable
+        Leave out targets that this machine cannot run, and so not check, instead of refusing.
+    jobs
+        Processes that compile; all cores if None.
+    report
+        Told of progress.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    ShapeTableError, ValueError, PublishError, BuildError, GenerateError
+        Before anything is written to ``out``.
+    """
+    wanted = [parse_target(name) for name in dict.fromkeys(target_names)]
+    table = problems(load_tables(shape_files))
+    publish.check_writable(out)
+    build.prepare_cache(cache)
+    build.linker()
+    targets = [target for target in wanted if target.runs_here()]
+    skipped = tuple(target.name for target in wanted if not target.runs_here())
+    if skipped and not skip_unverifiable:
+        raise GenerateError(
+            f"{', '.join(skipped)}: this machine's CPU cannot run its kernels, so they cannot be "
+            "checked; generate on one that can, or pass --skip-unverifiable to leave it out"
+        )
+    if not targets:
+        raise GenerateError("no target left that this machine can check; nothing to generate")
+
+    with (
+        _pool(jobs) as pool,
+        tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder,
+    ):
+        kernels = [k for target in targets for k in _choose_all(table, target)]
+        objects = {kernel: build.object_path(cache, kernel) for kernel in kernels}
+        missing = [kernel for kernel, path in objects.items() if not path.exists()]
+        _compile(pool, missing, objects, report)
+        images: list[ImageEntry] = []
+        files: dict[str, Path] = {}
+        rejected: list[str] = []
+        for target in targets:
+            mine = [kernel for kernel in kernels if kernel.target is target]
+            image = Path(folder, f"{len(files)}.so")
+            build.link_image([objects[kernel] for kernel in mine], image)
+            faults = _verify(pool, image, mine, target, report)
+            rejected += [f"{k.symbol}: {fault}" for k, fault in zip(mine, faults) if fault]
+            entry = _image_entry(image, target, [k for k, f in zip(mine, faults) if not f])
+            images.append(entry)
+            files[entry.file] = image
+        made_with = {
+            "tf_tvm_ops": version.__version__,
+            **build.versions(),
+            "linker": build.linker_version(build.linker()),
+        }
+        publish.publish(out, Manifest(KERNEL_ABI, made_with, tuple(images)), files)
+    return Summary(
+        pack=out,
+        kernels={image.target: len(image.kernels) for image in images},
+        compiled=len(missing),
+        reused=len(kernels) - len(missing),
+        rejected=tuple(rejected),
+        skipped=skipped,
+    )
+
+
+def _choose_all(table: Sequence[Problem], target: Target) -> Iterator[Kernel]:
+    generic = [Problem(None, None, None, a, b) for a in LHS_CONTIGUOUS for b in RHS_CONTIGUOUS]
+    for problem in (*generic, *table):
+        yield Kernel(problem, choose(problem, target), target)
+
+
+def _pool(jobs: int | None) -> ProcessPoolExecutor:
+    # Spawned, not forked: TVM and LLVM have threads of their own.
+    return ProcessPoolExecutor(
+        jobs or len(os.sched_getaffinity(0)), mp_context=multiprocessing.get_context("spawn")
+    )
+
+
+def _chunks(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:
+    return [kernels[i : i + _CHUNK] for i in range(0, len(kernels), _CHUNK)]
+
+
+def _compile(
+    pool: ProcessPoolExecutor, kernels: list[Kernel], paths: dict[Kernel, Path], report: Report
+) -> None:
+    report("compile", 0, len(kernels))
+    # Large products first: the last task to end should be a short one.
+    kernels = sorted(kernels, key=lambda k: -(k.problem.m or 0) * (k.problem.n or 0))
+    futures: dict[Future[None], int] = {}
+    for chunk in _chunks(kernels):
+        futures[pool.submit(_compile_chunk, [(k, paths[k]) for k in chunk])] = len(chunk)
+    done = 0
+    try:
+        for future in as_completed(futures):
+            future.result()
+            done += futures[future]
+            report("compile", done, len(kernels))
+    except BrokenProcessPool:
+        raise GenerateError(
+            "a compiling process was killed (out of memory?); run again with a smaller --jobs: "
+            "kernels already compiled are kept"
+        ) from None
+    except OSError as error:
+        raise build.cache_error(error) from error
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _compile_chunk(work: list[tuple[Kernel, Path]]) -> None:
+    for kernel, path in work:
+        build.compile_object(kernel, path)
+
+
+def _verify(
+    pool: ProcessPoolExecutor,
+    image: Path,
+    kernels: Sequence[Kernel],
+    target: Target,
+    report: Report,
+) -> list[str]:
+    """What is wrong with each kernel of an image, "" where nothing is."""
+    step = f"check {target.name}"
+    report(step, 0, len(kernels))
+    chunks = _chunks(kernels)
+    futures = [
+        pool.submit(verify_image, image, [(k.symbol, k.problem, k.workspace_bytes) for k in chunk])
+        for chunk in chunks
+    ]
+    faults: list[str] = []
+    for chunk, future in zip(chunks, futures):
+        try:
+            faults += future.result()
+        except BrokenProcessPool:
+            raise GenerateError(
+                f"{target.name}: a kernel crashed the process that checked it, one of "
+                f"{chunk[0].symbol} to {chunk[-1].symbol}; nothing was written"
+            ) from None
+        report(step, len(faults), len(kernels))
+    return faults
+
+
+def _image_entry(image: Path, target: Target, kernels: Sequence[Kernel]) -> ImageEntry:
+    sha256 = file_sha256(image)
+    return ImageEntry(
+        target=target.name,
+        file=image_name(target.name, sha256),
+        bytes=image.stat().st_size,
+        sha256=sha256,
+        kernels=tuple(
+            KernelEntry(k.symbol, k.problem, k.choice.to_json(), k.workspace_bytes) for k in kernels
+        ),
+    )

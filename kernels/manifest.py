@@ -1,0 +1,171 @@
+"""What a pack's ``manifest.json`` says: see ``docs/architecture.md`` for the format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .problem import Problem
+
+SCHEMA = 1
+FILE_NAME = "manifest.json"
+IMAGE_PATTERN = re.compile(r"[a-z0-9-]+-[0-9a-f]{16}\.so")
+"""Names of images. Nothing else in a pack's folder is ever removed by the generator."""
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be used; the message names the file and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """A kernel of an image.
+
+    Attributes
+    ----------
+    symbol
+        Name of its function.
+    problem
+        What it computes.
+    config
+        How: ``rule`` and that rule's knobs.
+    workspace_bytes
+        Scratch memory it needs in each thread.
+    """
+
+    symbol: str
+    problem: Problem
+    config: Mapping[str, Any]
+    workspace_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {
+            "symbol": self.symbol,
+            "problem": self.problem.to_json(),
+            "config": dict(self.config),
+            "workspace_bytes": self.workspace_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """A shared library with all kernels of one target.
+
+    Attributes
+    ----------
+    target
+        Name of the target.
+    file
+        Name inside the pack's folder.
+    bytes, sha256
+        Size and checksum of the file.
+    kernels
+        Those that matched the oracle.
+    """
+
+    target: str
+    file: str
+    bytes: int
+    sha256: str
+    kernels: tuple[KernelEntry, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A whole manifest.
+
+    Attributes
+    ----------
+    abi
+        Version of the kernels' argument list.
+    made_with
+        Versions of what made the pack.
+    images
+        One for each target.
+    """
+
+    abi: int
+    made_with: Mapping[str, str]
+    images: tuple[ImageEntry, ...]
+
+    def dump(self) -> str:
+        """JSON text, one kernel to a line; the same manifest always gives the same text."""
+        out = ["{", f' "schema": {SCHEMA},', f' "abi": {self.abi},']
+        out += [f' "made_with": {json.dumps(dict(self.made_with))},', ' "images": [']
+        for index, image in enumerate(self.images):
+            out += [
+                "  {",
+                f'   "target": {json.dumps(image.target)},',
+                f'   "file": {json.dumps(image.file)},',
+                f'   "bytes": {image.bytes},',
+                f'   "sha256": {json.dumps(image.sha256)},',
+                '   "kernels": [',
+                ",\n".join(f"    {json.dumps(k.to_json())}" for k in image.kernels),
+                "   ]",
+                "  }," if index + 1 < len(self.images) else "  }",
+            ]
+        out += [" ]", "}"]
+        return "\n".join(line for line in out if line) + "\n"
+
+
+def load(pack: Path) -> Manifest:
+    """The manifest of a pack.
+
+    Raises
+    ------
+    ManifestError
+        If there is none, or it does not follow the format of this version.
+    """
+    path = pack / FILE_NAME
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}; expected a pack's manifest") from error
+    except ValueError as error:
+        raise ManifestError(f"{path}: not JSON ({error}); generate the pack again") from error
+    try:
+        if document["schema"] != SCHEMA:
+            raise ManifestError(
+                f"{path}: schema {document['schema']!r}, expected {SCHEMA}; generate the pack with "
+                "the tf_tvm_ops that reads it"
+            )
+        return Manifest(
+            abi=document["abi"],
+            made_with=document["made_with"],
+            images=tuple(
+                ImageEntry(
+                    target=image["target"],
+                    file=image["file"],
+                    bytes=image["bytes"],
+                    sha256=image["sha256"],
+                    kernels=tuple(
+                        KernelEntry(
+                            symbol=kernel["symbol"],
+                            problem=Problem.from_json(kernel["problem"]),
+                            config=kernel["config"],
+                            workspace_bytes=kernel["workspace_bytes"],
+                        )
+                        for kernel in image["kernels"]
+                    ),
+                )
+                for image in document["images"]
+            ),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ManifestError(f"{path}: incomplete ({error!r}); generate the pack again") from error
+
+
+def image_name(target: str, sha256: str) -> str:
+    """The file name of an image: content-addressed, so that no image overwrites another."""
+    return f"{target.replace(':', '-').replace('_', '-')}-{sha256[:16]}.so"
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, as 64 hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,3 @@
+"""The version of the package, for everything that names it."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,155 @@
+"""``tf-tvm-ops generate``: from shape tables to a pack."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_PLAIN_INTERVAL_SECONDS = 5.0
+
+
+@click.command()
+@click.option(
+    "--shapes",
+    "shape_files",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="YAML shape table; give it several times for several tables.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="cpu:x86-64-v3, cpu:x86-64-v4; several times for several images in the pack. "
+    "Default: every one that this machine can run.",
+)
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Folder of the pack to write."
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    help="Folder of compiled kernels that later runs reuse. Default: in the user's cache folder.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Processes that compile. Default: all cores."
+)
+@click.option(
+    "--skip-unverifiable",
+    is_flag=True,
+    help="Leave out targets that this machine cannot run and so cannot check, instead of refusing.",
+)
+def generate(
+    shape_files: tuple[Path, ...],
+    targets: tuple[str, ...],
+    out: Path,
+    cache: Path | None,
+    jobs: int | None,
+    skip_unverifiable: bool,
+) -> None:
+    """Compile a kernel for every product in shape tables, check each, write a pack.
+
+    A pack appears whole or not at all. Kernels compiled before are taken from the cache.
+    """
+    try:
+        import platformdirs
+
+        from tf_tvm_ops.kernels import targets as known
+        from tf_tvm_ops.kernels.build import BuildError
+        from tf_tvm_ops.kernels.generate import GenerateError
+        from tf_tvm_ops.kernels.generate import generate as make
+    except ImportError as error:
+        raise _BadInput(
+            f"generating needs {error.name or error}: pip install 'tf-tvm-ops[generate]'"
+        ) from error
+    if cache is None:
+        cache = Path(platformdirs.user_cache_dir("tf-tvm-ops"), "objects")
+    names = targets or tuple(n for n, t in known.TARGETS.items() if t.runs_here())
+    start = time.monotonic()
+    try:
+        with _progress() as report:
+            summary = make(
+                shape_files,
+                names,
+                out,
+                cache,
+                skip_unverifiable=skip_unverifiable,
+                jobs=jobs,
+                report=report,
+            )
+    except (ValueError, OSError, BuildError, GenerateError) as error:
+        raise _BadInput(str(error)) from error
+    for target in summary.skipped:
+        click.echo(f"skipped {target}: this machine cannot run it, so it cannot be checked")
+    for line in summary.rejected:
+        click.echo(f"left out {line}", err=True)
+    counts = ", ".join(f"{count} for {target}" for target, count in summary.kernels.items())
+    click.echo(
+        f"{summary.pack}: kernels {counts}, each checked against float64; "
+        f"{summary.compiled} compiled, {summary.reused} reused, "
+        f"{time.monotonic() - start:.1f} s"
+    )
+    if summary.rejected:
+        sys.exit(1)
+
+
+class _BadInput(click.ClickException):
+    """One line to standard error, and the exit code of a wrong command line."""
+
+    exit_code = 2
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each step on a terminal, a line now and then elsewhere."""
+    if not sys.stdout.isatty():
+        yield _plain()
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    with Progress(
+        TextColumn("{task.description:20}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    ) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def report(step: str, done: int, total: int) -> None:
+            if not total:
+                return
+            if step not in tasks:
+                tasks[step] = progress.add_task(step, total=total)
+            progress.update(tasks[step], completed=done)
+
+        yield report
+
+
+def _plain() -> Callable[[str, int, int], None]:
+    last_step, last_time = "", 0.0
+
+    def report(step: str, done: int, total: int) -> None:
+        nonlocal last_step, last_time
+        now = time.monotonic()
+        due = step != last_step or now - last_time >= _PLAIN_INTERVAL_SECONDS
+        if total and (due or done == total):
+            click.echo(f"{step}: {done} of {total} kernels")
+            last_step, last_time = step, now
+
+    return report
