@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -156,8 +157,22 @@ def _choose_all(table: Sequence[Problem], target: Target) -> Iterator[Kernel]:
 def _pool(jobs: int | None) -> ProcessPoolExecutor:
     # Spawned, not forked: TVM and LLVM have threads of their own.
     return ProcessPoolExecutor(
-        jobs or len(os.sched_getaffinity(0)), mp_context=multiprocessing.get_context("spawn")
+        jobs or len(os.sched_getaffinity(0)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
     )
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent does, also if that is killed."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _chunks(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:

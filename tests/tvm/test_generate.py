@@ -149,7 +149,14 @@ def test_target_that_cannot_run_here(tmp_path, shapes, cache, monkeypatch):
     assert [i.target for i in manifest_format.load(tmp_path / "p").images] == [TARGET]
 
 
-@pytest.mark.parametrize("seconds", [1.5, 3.0])
+def children_of(pid: int) -> list[int]:
+    children = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += [int(child) for child in (task / "children").read_text().split()]
+    return children
+
+
+@pytest.mark.parametrize("seconds", [2.5, 4.0])
 def test_killed_generator_leaves_the_old_pack(tmp_path, shapes, cache, seconds):
     pack = tmp_path / "packs" / "p"
     generate([shapes], [TARGET], pack, cache)
@@ -160,7 +167,13 @@ def test_killed_generator_leaves_the_old_pack(tmp_path, shapes, cache, seconds):
     process = subprocess.Popen([sys.executable, "-c", main, *map(str, arguments)], cwd=tmp_path)
     time.sleep(seconds)
     assert process.poll() is None, "killed too late to test anything"
+    children = children_of(process.pid)
+    assert len(children) > 1, "killed too early to test anything"
     process.send_signal(signal.SIGKILL)
     process.wait()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline, "its processes outlive it"
+        time.sleep(0.1)
     assert (pack / manifest_format.FILE_NAME).read_bytes() == before
     assert [p.name for p in pack.parent.iterdir()] == ["p"]
