@@ -48,7 +48,10 @@ class Variable:
 
 
 PACKS = Variable(
-    "TF_TVM_OPS_PACKS", "", (), "Folders of packs to load, separated by colons, the first preferred."
+    "TF_TVM_OPS_PACKS",
+    "",
+    (),
+    "Folders of packs to load, separated by colons, the first preferred.",
 )
 FALLBACK = Variable(
     "TF_TVM_OPS_FALLBACK",

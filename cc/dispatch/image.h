@@ -1,0 +1,89 @@
+// An image of a pack, opened when first needed, and its kernels.
+#ifndef TF_TVM_OPS_CC_DISPATCH_IMAGE_H_
+#define TF_TVM_OPS_CC_DISPATCH_IMAGE_H_
+
+#include <tvm/ffi/c_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cc/dispatch/kernel.h"
+#include "cc/dispatch/manifest.h"
+
+namespace tf_tvm_ops {
+
+class Image;
+
+class PackKernel final : public Kernel {
+ public:
+  // The image must outlive the kernel.
+  PackKernel(Image* image, KernelEntry entry);
+
+  const Problem& problem() const override { return entry_.problem; }
+  const std::string& symbol() const override { return entry_.symbol; }
+  const std::string& target() const override;
+  const std::string& pack() const override;
+  const std::string& config() const override { return entry_.config; }
+  bool Ready() const override;
+  std::string Call(const KernelArgs& args) const override;
+
+  // Whether Ready() is known to be false.
+  bool failed() const;
+
+ private:
+  friend class Image;
+
+  Image* const image_;
+  const KernelEntry entry_;
+  // Written once, before the image is said to be open.
+  TVMFFISafeCallType safe_call_ = nullptr;
+  void* function_ = nullptr;
+};
+
+class Image {
+ public:
+  // `pack`: the real path of the folder.
+  Image(std::string pack, ImageEntry entry);
+  ~Image();
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  const std::string& target() const { return target_; }
+  const std::string& pack() const { return pack_; }
+  const std::deque<PackKernel>& kernels() const { return kernels_; }
+
+  // Opens the image on the first call: size, checksum, dlopen, every symbol. If any of it fails,
+  // none of its kernels is used, and one warning says why. One atomic load afterwards.
+  bool Ready() {
+    const State state = state_.load(std::memory_order_acquire);
+    return state == State::kClosed ? OpenOnce() : state == State::kOpen;
+  }
+  bool failed() const { return state_.load(std::memory_order_acquire) == State::kFailed; }
+
+ private:
+  enum class State : uint8_t { kClosed, kOpen, kFailed };
+  struct Loaded;
+
+  bool OpenOnce();
+  // Empty, or what went wrong.
+  std::string Open();
+  std::string Verify(const std::string& path) const;
+
+  const std::string pack_;
+  const std::string target_;
+  const std::string file_;
+  const int64_t bytes_;
+  const std::string sha256_;
+  std::deque<PackKernel> kernels_;
+  std::unique_ptr<Loaded> loaded_;
+  std::once_flag once_;
+  std::atomic<State> state_{State::kClosed};
+};
+
+}  // namespace tf_tvm_ops
+
+#endif  // TF_TVM_OPS_CC_DISPATCH_IMAGE_H_

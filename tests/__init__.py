@@ -1,0 +1,1 @@
+"""Tests; each folder says what it needs: nothing (unit), TVM (tvm), TensorFlow (tf)."""

@@ -1,0 +1,1 @@
+"""Tests that need TensorFlow and the op library."""

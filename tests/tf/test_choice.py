@@ -1,0 +1,141 @@
+"""Which implementation serves a product, by the environment and by what the packs hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from . import marker_pack
+from .processes import own_messages, run_python
+
+EXACT = (4, 6, 8)
+SMALL = (4, 6, 9)
+LARGE = (300, 300, 300)
+
+_CODE = """
+import json
+import numpy as np
+from tf_tvm_ops import batch_matmul
+from tf_tvm_ops.ops import served_by
+
+found = {}
+for m, n, k in json.loads(SHAPES):
+    rng = np.random.default_rng(0)
+    a = rng.random((2, m, k), dtype=np.float32) - 0.5
+    b = rng.random((2, k, n), dtype=np.float32) - 0.5
+    got = batch_matmul(a, b).numpy()
+    if (got == 1000).all():
+        ran = "generic"
+    elif (got == 2000).all():
+        ran = "exact"
+    else:
+        np.testing.assert_allclose(got, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+        ran = "product"
+    found[f"{m}x{n}x{k}"] = [ran, served_by(a, b).numpy().decode()]
+print(json.dumps(found))
+"""
+
+
+def _serve(*shapes: tuple[int, int, int], **environment: str) -> tuple[dict[str, list[str]], str]:
+    """For each shape what ran and what is said to serve it; and what was written to stderr."""
+    code = f"SHAPES = {json.dumps(shapes)!r}\n{_CODE}"
+    done = run_python(code, **environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found, done.stderr
+
+
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marker_pack.write(tmp_path_factory.mktemp("marks"), EXACT)
+
+
+_GENERIC = ["generic", "mark_generic_lk_rn"]
+_STOCK = ["product", "stock (no_kernel)"]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "onednn", "small", "large"),
+    [
+        ("auto", "1", _GENERIC, _STOCK),
+        ("auto", "0", _GENERIC, _GENERIC),
+        ("", "1", _GENERIC, _STOCK),
+        ("generic", "1", _GENERIC, _GENERIC),
+        ("stock", "1", _STOCK, _STOCK),
+        ("stock", "0", _STOCK, _STOCK),
+    ],
+)
+def test_fallback(
+    marks: Path, fallback: str, onednn: str, small: list[str], large: list[str]
+) -> None:
+    """A kernel made for the problem comes first, whatever the fallback."""
+    found, stderr = _serve(
+        EXACT,
+        SMALL,
+        LARGE,
+        TF_TVM_OPS_PACKS=str(marks),
+        TF_TVM_OPS_FALLBACK=fallback,
+        TF_ENABLE_ONEDNN_OPTS=onednn,
+    )
+    assert found == {
+        "4x6x8": ["exact", "mark_exact"],
+        "4x6x9": small,
+        "300x300x300": large,
+    }
+    assert own_messages(stderr) == []
+
+
+@pytest.mark.parametrize("fallback", ["auto", "generic", "stock"])
+def test_answers_of_the_default_pack(fallback: str) -> None:
+    found, stderr = _serve(
+        (1, 17, 128), (17, 17, 64), (11, 13, 19), (130, 70, 50), TF_TVM_OPS_FALLBACK=fallback
+    )
+    assert [ran for ran, _ in found.values()] == ["product"] * 4
+    assert found["1x17x128"][1].startswith("bmm_f32_m1_n17_k128_lk_rn_")
+    assert found["17x17x64"][1].startswith("bmm_f32_m17_n17_k64_lk_rn_")
+    other = found["11x13x19"][1]
+    if fallback == "stock":
+        assert other == "stock (no_kernel)"
+    else:
+        assert other.startswith("bmm_f32_generic_lk_rn")
+    assert own_messages(stderr) == []
+
+
+def test_unknown_fallback_is_one_warning() -> None:
+    found, stderr = _serve(SMALL, SMALL, TF_TVM_OPS_FALLBACK="fastest")
+    assert found["4x6x9"][0] == "product"
+    assert found["4x6x9"][1].startswith("bmm_f32_generic")
+    (message,) = own_messages(stderr)
+    for word in ("TF_TVM_OPS_FALLBACK", "fastest", "auto", "generic", "stock"):
+        assert word in message
+
+
+def test_no_target_means_stock() -> None:
+    found, _ = _serve((17, 17, 64), SMALL, TF_TVM_OPS_CPU_TARGET="none")
+    assert found == {
+        "17x17x64": ["product", "stock (no_kernel)"],
+        "4x6x9": ["product", "stock (no_kernel)"],
+    }
+
+
+def test_error_of_a_kernel_is_a_status(marks: Path) -> None:
+    m, n, k = marker_pack.FAILING
+    done = run_python(
+        f"""
+        import tensorflow as tf
+        from tf_tvm_ops import batch_matmul
+        try:
+            batch_matmul(tf.ones([3, {m}, {k}]), tf.ones([3, {k}, {n}]))
+        except tf.errors.InternalError as error:
+            print(error.message)
+        print(batch_matmul(tf.ones([1, 1]), tf.ones([1, 1])).numpy().tolist())
+        """,
+        TF_TVM_OPS_PACKS=str(marks),
+        TF_TVM_OPS_FALLBACK="stock",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mark_failing" in done.stdout
+    assert "out of luck" in done.stdout
+    assert "[[1.0]]" in done.stdout

@@ -1,0 +1,217 @@
+"""The command line: `bench`, `doctor`, `inspect`, and the demo's parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from rich.console import Console
+
+import tf_tvm_ops
+from tf_tvm_ops.kernels.shapes import load_tables
+from tf_tvm_ops.tools import demo
+from tf_tvm_ops.tools.bench import cases, machine, xsmm
+from tf_tvm_ops.tools.cli import main
+
+from ..oracle import matmul
+from .processes import output_of, run_python
+
+_TABLE = """
+rows:
+  - {site: "decode", batch: [256, 8], m: 1, n: [5, 6, 7, 8, 9], k: 16, rhs: k}
+  - {site: "encode", batch: [128], m: 17, n: 17, k: 64, lhs: m}
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(_TABLE, encoding="utf-8")
+    return path
+
+
+def test_help_names_every_command_and_imports_none() -> None:
+    printed = output_of(
+        """
+        import sys
+        from click.testing import CliRunner
+        from tf_tvm_ops.tools.cli import main
+        print(CliRunner().invoke(main, ["--help"]).output)
+        print([m for m in ("tensorflow", "tvm", "numpy", "rich", "yaml") if m in sys.modules])
+        """
+    )
+    for command in ("bench", "doctor", "generate", "inspect"):
+        assert f"\n  {command} " in printed
+    assert printed.endswith("[]")
+
+
+def test_the_package_is_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_tvm_ops", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
+    )
+    assert done.stdout.strip() == f"tf-tvm-ops, version {tf_tvm_ops.__version__}"
+
+
+def test_bench_measures_every_setting(table: Path, tmp_path: Path) -> None:
+    """Its structure, not its times."""
+    out = tmp_path / "bench.json"
+    arguments = ["bench", str(table), "--per-site", "2", "--threads", "1", "--seconds", "0.02"]
+    arguments += ["--repeats", "3", "--out", str(out)]
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    for words in ("1 thread, inputs in cache", "inputs not in cache", "geometric mean of 3"):
+        assert words in result.output
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document["machine"]["cpu"] == machine.describe().cpu
+    found = {
+        (m["case"]["site"], m["cache"], m["onednn"], m["implementation"])
+        for m in document["measurements"]
+    }
+    assert found == {
+        (site, cache, onednn, implementation)
+        for site in ("decode", "encode")
+        for cache in ("hot", "cold")
+        for onednn, stock in ((True, "stock_onednn"), (False, "stock_eigen"))
+        for implementation in (stock, "ours")
+    }
+    for measurement in document["measurements"]:
+        cold = measurement["cache"] == "cold"
+        copies = cases.Case(**measurement["case"]).input_bytes
+        assert (measurement["input_bytes"] > 4 * copies) == cold
+    assert {mean["rows"] for mean in document["geometric_means"]} == {3}
+
+
+def test_bench_checks_answers_before_it_times(table: Path) -> None:
+    case = cases.select([table], 1)[0]
+    lhs, rhs = case.operands()
+    right = matmul(lhs, rhs, case.adj_x, case.adj_y).astype("float32")
+    assert cases.worst_error(case, lhs, rhs, right) <= 1
+    right[0, 0, 0, 0] += 1e-4
+    assert cases.worst_error(case, lhs, rhs, right) > 1
+    done = run_python(
+        f"""
+        import tf_tvm_ops
+        from tf_tvm_ops.tools.bench.cases import select
+        from tf_tvm_ops.tools.bench import worker
+        import pathlib
+        real = tf_tvm_ops.batch_matmul
+        tf_tvm_ops.batch_matmul = lambda *args: real(*args) + 1e-4
+        cases = tuple(select([pathlib.Path({str(table)!r})], 1))
+        worker.measure(worker.Job(True, 1, ("hot",), 0, 0.01, 3, (), cases))
+        """
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert "WrongAnswerError: ours" in done.stderr
+
+
+def test_bench_picks_sizes_across_each_site(table: Path) -> None:
+    chosen = cases.select([table], 2)
+    assert [(c.site, c.rhs_shape) for c in chosen] == [
+        ("decode", (256, 8, 6, 16)),
+        ("decode", (256, 8, 8, 16)),
+        ("encode", (128, 64, 17)),
+    ]
+    assert (chosen[2].adj_x, chosen[2].adj_y) == (True, False)
+    assert chosen[2].lhs_shape == (128, 64, 17)
+
+
+@pytest.mark.parametrize("reason", ["library", "compiler"])
+def test_comparison_with_a_library_that_is_missing(
+    reason: str, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason == "library":
+        monkeypatch.setattr(xsmm, "_LIBRARIES", ("-lno_such_library",))
+    else:
+        monkeypatch.setenv("PATH", "")
+    result = CliRunner().invoke(main, ["bench", str(table), "--peer", "libxsmm"])
+    assert result.exit_code == 0, result.output
+    (line,) = result.output.strip().splitlines()
+    assert line.startswith("No comparison with libxsmm: ")
+    assert ("no_such_library" if reason == "library" else "C compiler") in line
+
+
+def test_doctor_finds_nothing_wrong() -> None:
+    done = run_python("from tf_tvm_ops.tools.cli import main; main(['doctor'])", COLUMNS="200")
+    assert done.returncode == 0, done.stdout
+    for words in ("cpu:x86-64-v3", "libtf_tvm_ops.so", "TF_TVM_OPS_FALLBACK", "No problem found."):
+        assert words in done.stdout
+
+
+def test_doctor_has_a_line_for_each_problem(tmp_path: Path) -> None:
+    done = run_python(
+        "from tf_tvm_ops.tools.cli import main; main(['doctor'])",
+        COLUMNS="200",
+        TF_TVM_OPS_FALLBACK="fastest",
+        TF_TVM_OPS_PACKS=str(tmp_path),
+    )
+    assert done.returncode == 1
+    problems = [line for line in done.stdout.splitlines() if line.startswith("problem:")]
+    assert len(problems) == 2
+    assert "TF_TVM_OPS_FALLBACK='fastest'" in problems[0]
+    assert str(tmp_path) in problems[1]
+    assert "No problem found." not in done.stdout
+
+
+def test_doctor_without_tensorflow() -> None:
+    done = run_python(
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from tf_tvm_ops.tools.cli import main; main(['doctor'])",
+        COLUMNS="200",
+    )
+    assert done.returncode == 1
+    (problem,) = [line for line in done.stdout.splitlines() if line.startswith("problem:")]
+    assert "need TensorFlow, which is not installed" in problem
+
+
+def test_inspect_lists_the_default_pack() -> None:
+    pack = str(tf_tvm_ops.packs.loaded()[-1].path)
+    result = CliRunner().invoke(main, ["inspect", pack, "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.output)
+    kernels = {(k["target"], k["problem"]["m"], k["problem"]["n"]) for k in document["kernels"]}
+    assert ("cpu:x86-64-v3", 17, 17) in kernels
+    assert ("cpu:x86-64-v3", None, None) in kernels
+    text = CliRunner().invoke(main, ["inspect", pack], env={"COLUMNS": "300"}).output
+    assert document["kernels"][0]["symbol"] in text
+
+
+def test_inspect_of_something_else(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert result.exit_code == 1
+    assert str(tmp_path) in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_demo_layers_are_those_of_its_table() -> None:
+    listed = {(*row.batch, row.m, row.n, row.k) for row in load_tables([demo.TABLE])}
+    layers = set()
+    for layer in demo.LAYERS:
+        layers.add((layer.batch, demo.HEADS, layer.queries, layer.keys, demo.DEPTH))
+        layers.add((layer.batch, demo.HEADS, layer.queries, demo.DEPTH, layer.keys))
+    assert listed == layers
+
+
+def test_demo_says_so_when_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "LAYERS", demo.LAYERS[-1:])
+    monkeypatch.setattr(demo, "SECONDS", 0.01)
+    monkeypatch.setattr(demo, "REPEATS", 3)
+    pack = tf_tvm_ops.packs.loaded()[-1].path
+    console = Console(record=True, width=200)
+    assert demo.compare(console, machine.describe(), pack) == 0
+    assert "Same answer" in console.export_text()
+    monkeypatch.setattr(
+        "tf_tvm_ops.ops.batch_matmul",
+        lambda a, b, adj_y: tf.linalg.matmul(a, b, transpose_b=adj_y) * 1.001,
+    )
+    assert demo.compare(console, machine.describe(), pack) == 1
+    assert "WRONG" in console.export_text()

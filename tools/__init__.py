@@ -1,0 +1,1 @@
+"""Tools around the kernels: the command line, benchmarks, the demo."""

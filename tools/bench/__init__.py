@@ -1,0 +1,1 @@
+"""Measuring the ops inside TensorFlow graphs, and the kernels against other libraries."""

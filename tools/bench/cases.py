@@ -1,0 +1,101 @@
+"""What is measured: rows of the shape tables, as operands of a batch matmul."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_tvm_ops import kernels
+from tf_tvm_ops.kernels.shapes import ShapeRow, load_tables
+
+Array = npt.NDArray[np.float32]
+
+FLOAT32_ROUNDING = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product to measure.
+
+    Attributes
+    ----------
+    site
+        Where in which model it is computed.
+    lhs_shape, rhs_shape
+        Of the operands as they are stored.
+    adj_x, adj_y
+        Whether the matrices of an operand are stored transposed.
+    """
+
+    site: str
+    lhs_shape: tuple[int, ...]
+    rhs_shape: tuple[int, ...]
+    adj_x: bool
+    adj_y: bool
+
+    @classmethod
+    def of(cls, row: ShapeRow) -> Case:
+        """The product of a row of a shape table."""
+        adj_x, adj_y = row.lhs == "m", row.rhs == "k"
+        lhs = (row.k, row.m) if adj_x else (row.m, row.k)
+        rhs = (row.n, row.k) if adj_y else (row.k, row.n)
+        return cls(row.site, (*row.batch, *lhs), (*row.batch, *rhs), adj_x, adj_y)
+
+    @property
+    def input_bytes(self) -> int:
+        """Size of both operands."""
+        return 4 * (math.prod(self.lhs_shape) + math.prod(self.rhs_shape))
+
+    def operands(self, seed: int = 0) -> tuple[Array, Array]:
+        """Random operands in [-1, 1)."""
+        rng = np.random.default_rng(seed)
+        lhs = rng.random(self.lhs_shape, dtype=np.float32) * 2 - 1
+        rhs = rng.random(self.rhs_shape, dtype=np.float32) * 2 - 1
+        return lhs, rhs
+
+    def __str__(self) -> str:
+        *batch, m, k = self.lhs_shape
+        n = self.rhs_shape[-2] if self.adj_y else self.rhs_shape[-1]
+        if self.adj_x:
+            m, k = k, m
+        transposed = ("ᵀ" if self.adj_x else "", "ᵀ" if self.adj_y else "")
+        return f"{batch} {m}×{k}{transposed[0]} · {k}×{n}{transposed[1]}"
+
+
+def default_tables() -> list[Path]:
+    """The shape tables that come with the package."""
+    return sorted((Path(kernels.__file__).parent / "tables").glob("*.yaml"))
+
+
+def select(paths: Iterable[Path], per_site: int) -> list[Case]:
+    """At most ``per_site`` products of each site of the tables, spread over its sizes."""
+    by_site: dict[str, list[ShapeRow]] = {}
+    for row in load_tables(paths):
+        by_site.setdefault(row.site, []).append(row)
+    cases: list[Case] = []
+    for rows in by_site.values():
+        rows = sorted(rows, key=lambda row: row.m * row.n * row.k)
+        # Midpoints of equal parts: neither the smallest nor the largest alone.
+        count = min(per_site, len(rows))
+        cases += [Case.of(rows[(2 * i + 1) * len(rows) // (2 * count)]) for i in range(count)]
+    return cases
+
+
+def worst_error(case: Case, lhs: Array, rhs: Array, got: Array) -> float:
+    """Largest error of ``got``, as a multiple of what float32 summation may lose.
+
+    The bound is the usual one for a sum of K products in any order, K·u·|lhs|·|rhs| with u the
+    unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
+    """
+    a = (lhs.swapaxes(-1, -2) if case.adj_x else lhs).astype(np.float64)
+    b = (rhs.swapaxes(-1, -2) if case.adj_y else rhs).astype(np.float64)
+    want = a @ b
+    if got.shape != want.shape or not np.isfinite(got).all():
+        return math.inf
+    bound = (a.shape[-1] + 1) * FLOAT32_ROUNDING * (np.abs(a) @ np.abs(b)) + 1e-37
+    return float((np.abs(got - want) / bound).max(initial=0.0))

@@ -1,0 +1,120 @@
+"""One process of a benchmark: stock and ours at one setting, results as JSON lines.
+
+oneDNN can only be turned on or off for a whole process, before TensorFlow is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tf_tvm_ops.tools.bench.cases import Case, worst_error
+
+
+class WrongAnswerError(RuntimeError):
+    """An implementation whose result is not the product; it is not timed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one worker measures.
+
+    Attributes
+    ----------
+    onednn
+        Whether TensorFlow's oneDNN kernels are on.
+    threads
+        Intra-op threads.
+    caches
+        ``"hot"``, ``"cold"``: whether the inputs are in cache.
+    cold_bytes
+        Size of the inputs that are read in rotation when cold.
+    seconds, repeats
+        Of each product at each setting.
+    packs
+        Packs to load first.
+    cases
+        The products.
+    """
+
+    onednn: bool
+    threads: int
+    caches: tuple[str, ...]
+    cold_bytes: int
+    seconds: float
+    repeats: int
+    packs: tuple[str, ...]
+    cases: tuple[Case, ...]
+
+    def dump(self) -> str:
+        """JSON text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> Job:
+        """The inverse of `dump`."""
+        fields = json.loads(text)
+        cases = tuple(
+            Case(
+                case["site"],
+                tuple(case["lhs_shape"]),
+                tuple(case["rhs_shape"]),
+                case["adj_x"],
+                case["adj_y"],
+            )
+            for case in fields.pop("cases")
+        )
+        caches, packs = tuple(fields.pop("caches")), tuple(fields.pop("packs"))
+        return cls(**fields, caches=caches, packs=packs, cases=cases)
+
+
+def measure(job: Job) -> None:
+    """Measure, printing a JSON object for each product and cache state."""
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if job.onednn else "0"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    import tf_tvm_ops
+    from tf_tvm_ops.ops import served_by
+    from tf_tvm_ops.tools.bench.timing import GraphTimer
+
+    # All devices of a process share one pool of threads, made by whoever comes first.
+    tf.config.threading.set_intra_op_parallelism_threads(job.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    for pack in job.packs:
+        tf_tvm_ops.packs.load(pack)
+    for index, case in enumerate(job.cases):
+
+        def stock(lhs: Any, rhs: Any, case: Case = case) -> Any:
+            return tf.raw_ops.BatchMatMulV2(x=lhs, y=rhs, adj_x=case.adj_x, adj_y=case.adj_y)
+
+        def ours(lhs: Any, rhs: Any, case: Case = case) -> Any:
+            return tf_tvm_ops.batch_matmul(lhs, rhs, case.adj_x, case.adj_y)
+
+        lhs, rhs = case.operands()
+        server = served_by(lhs, rhs, case.adj_x, case.adj_y).numpy().decode()
+        for cache in job.caches:
+            total = job.cold_bytes if cache == "cold" else 0
+            ways = {"stock": stock, "ours": ours}
+            with GraphTimer((lhs, rhs), ways, job.threads, total) as timer:
+                for name, got in timer.outputs().items():
+                    error = worst_error(case, lhs, rhs, got)
+                    if error > 1:
+                        raise WrongAnswerError(
+                            f"{name}: {case}: {error:.3g} times the rounding allowed"
+                        )
+                timings = timer.measure(job.seconds, job.repeats)
+            result = {
+                "case": index,
+                "cache": cache,
+                "served_by": server,
+                **{name: timing.to_json() for name, timing in timings.items()},
+            }
+            print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    measure(Job.load(sys.stdin.read()))
