@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 import tf_tvm_ops
 from tf_tvm_ops import config, library
+from tf_tvm_ops.tools.console import standard_output
 
 
 @dataclass
@@ -48,7 +48,7 @@ def doctor() -> None:
     variables = _environment(found)
     for check in checks:
         check(found)
-    console = Console()
+    console = standard_output()
     table = Table(title="tf_tvm_ops", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

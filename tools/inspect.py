@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from tf_tvm_ops.kernels import manifest
+from tf_tvm_ops.tools.console import standard_output
 
 
 @click.command()
@@ -30,7 +30,7 @@ def inspect(pack: Path, as_json: bool) -> None:
         document = {"abi": found.abi, "made_with": dict(found.made_with), "kernels": kernels}
         click.echo(json.dumps(document, indent=1))
         return
-    console = Console()
+    console = standard_output()
     table = Table(title=str(pack))
     for column in ("target", "problem", "rule", "symbol"):
         table.add_column(column, overflow="fold")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tf_tvm_ops.tools.bench import cases, machine, report, runner, xsmm
+from tf_tvm_ops.tools.console import standard_output
 
 
 @click.command()
@@ -65,7 +66,7 @@ def bench(
     Without TABLES, those that come with the package. Every answer is checked against float64
     before it is timed.
     """
-    console = Console()
+    console = standard_output()
     here = machine.describe()
     chosen = cases.select(tables or cases.default_tables(), per_site)
     if peer is not None:
