@@ -32,6 +32,16 @@ def package_dirs() -> dict[str, str]:
     return dirs
 
 
+def python_executable() -> str:
+    """This Python under one name, whichever of its names it was started by.
+
+    Another name would be another command line to CMake, which makes everything again.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    named = Path(sys.executable).with_name(name)
+    return str(named if named.exists() else sys.executable)
+
+
 def tvm_ffi_lib_dir() -> str:
     """The folder of libtvm_ffi that a package installed in place will find at run time.
 
@@ -72,7 +82,7 @@ class BuildWithCMake(build_ext):
         package = "tf_tvm_ops"
         prefix = ROOT / package if self.inplace else Path(self.build_lib).resolve() / package
         build_dir = BUILD / f"cmake-{sys.implementation.cache_tag}"
-        cmake = [sys.executable, "-m", "cmake"]
+        cmake = [python_executable(), "-m", "cmake"]
         self.configure(cmake, build_dir)
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
         run(*cmake, "--build", str(build_dir), "--parallel", jobs)
@@ -86,7 +96,7 @@ class BuildWithCMake(build_ext):
             "-G",
             "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={Path(ninja.BIN_DIR) / 'ninja'}",
-            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DPython_EXECUTABLE={python_executable()}",
             f"-DTF_TVM_OPS_KERNEL_CACHE={BUILD / 'kernel-cache'}",
             f"-DTF_TVM_OPS_EXTRA_RPATH={tvm_ffi_lib_dir() if self.inplace else ''}",
         ]
