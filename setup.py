@@ -33,7 +33,7 @@ def package_dirs() -> dict[str, str]:
 
 
 def python_executable() -> str:
-    """This Python under one name, whichever of its names it was started by.
+    """Give this Python one name, whichever of its names it was started by.
 
     Another name would be another command line to CMake, which makes everything again.
     """

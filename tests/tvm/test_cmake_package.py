@@ -21,7 +21,8 @@ tf_tvm_ops_add_pack(my_pack SHAPES shapes.yaml TARGETS cpu:x86-64-v3 OUTPUT my_p
 
 def build(folder: Path) -> str:
     cmake = [sys.executable, "-m", "cmake"]
-    options = [f"-Dtf_tvm_ops_DIR={tf_tvm_ops.cmake_dir()}", f"-DPython_EXECUTABLE={sys.executable}"]
+    found = {"tf_tvm_ops_DIR": tf_tvm_ops.cmake_dir(), "Python_EXECUTABLE": sys.executable}
+    options = [f"-D{name}={value}" for name, value in found.items()]
     output = ""
     for command in (["-S", ".", "-B", "build", *options], ["--build", "build"]):
         result = subprocess.run(
