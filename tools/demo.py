@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
@@ -225,10 +226,9 @@ def _measure(layer: Layer, threads: int, table: Table) -> float:
     return worst
 
 
-def _softmax(x: Array) -> Array:
+def _softmax(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     powers = np.exp(x - x.max(-1, keepdims=True))
-    result: Array = powers / powers.sum(-1, keepdims=True)
-    return result
+    return np.divide(powers, powers.sum(-1, keepdims=True), dtype=np.float64)
 
 
 if __name__ == "__main__":
