@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
 
 _FILE_COLUMNS = 120
 
 
 def standard_output() -> Console:
-    """Standard output: as wide as the terminal, or wide enough for our tables in a file."""
+    """Standard output: as wide as the terminal or ``COLUMNS``, else wide enough for our tables."""
     console = Console()
-    return console if console.is_terminal else Console(width=_FILE_COLUMNS)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_FILE_COLUMNS)
