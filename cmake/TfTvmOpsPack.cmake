@@ -2,6 +2,7 @@
 #                     SHAPES <file>...         tables of shapes (YAML)
 #                     TARGETS <name>...        such as cpu:x86-64-v3 cpu:x86-64-v4
 #                     OUTPUT <folder>          the pack
+#                     [ALL_GENERIC]            generic kernels for all dtypes, not only the tables'
 #                     [CACHE <folder>]         compiled kernels, kept from one build to the next
 #                     [DEPENDS <file>...]      what else the pack is made from
 #                     [PYTHONPATH <folder>])   where to find the package tf_tvm_ops; default: where
@@ -11,7 +12,7 @@
 # found. It is made again when one of its files changes. Kernels that this machine cannot run, and
 # so not verify, are left out of the pack.
 function(tf_tvm_ops_add_pack target)
-  cmake_parse_arguments(PARSE_ARGV 1 PACK "" "OUTPUT;CACHE;PYTHONPATH" "SHAPES;TARGETS;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 PACK "ALL_GENERIC" "OUTPUT;CACHE;PYTHONPATH" "SHAPES;TARGETS;DEPENDS")
   if(PACK_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tf_tvm_ops_add_pack: unknown arguments: ${PACK_UNPARSED_ARGUMENTS}")
   endif()
@@ -32,6 +33,9 @@ function(tf_tvm_ops_add_pack target)
     list(APPEND options --target "${name}")
   endforeach()
   get_filename_component(output "${PACK_OUTPUT}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
+  if(PACK_ALL_GENERIC)
+    list(APPEND options --all-generic)
+  endif()
   if(PACK_CACHE)
     get_filename_component(folder "${PACK_CACHE}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
     list(APPEND options --cache "${folder}")

@@ -149,16 +149,27 @@ def tir(kernel: Kernel) -> tvm.tirx.PrimFunc:
     )
 
 
+def assembly(kernel: Kernel) -> str:
+    """The kernel's machine code, as LLVM prints it."""
+    return str(_compiled(kernel).inspect_source("asm"))
+
+
+def _compiled(kernel: Kernel) -> tvm.runtime.Module:
+    fields: dict[str, Any] = {"kind": "llvm", "mcpu": kernel.target.mcpu}
+    if kernel.target.llvm_features:
+        fields["mattr"] = kernel.target.llvm_features.split(",")
+    module = tvm.IRModule({kernel.symbol: tir(kernel)})
+    return tvm.compile(module, tvm.target.Target(fields), tir_pipeline=_PIPELINE).mod
+
+
 def compile_object(kernel: Kernel, path: Path) -> None:
     """Compile a kernel to an object file, which appears whole or not at all."""
-    target = tvm.target.Target({"kind": "llvm", "mcpu": kernel.target.mcpu})
-    module = tvm.IRModule({kernel.symbol: tir(kernel)})
-    executable = tvm.compile(module, target, tir_pipeline=_PIPELINE)
+    module = _compiled(kernel)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(suffix=_PART, dir=path.parent)
     os.close(descriptor)
     try:
-        executable.mod.write_to_file(part, "o")
+        module.write_to_file(part, "o")
         os.replace(part, path)
     except BaseException:
         Path(part).unlink(missing_ok=True)

@@ -15,33 +15,38 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
 from .problem import Problem
+from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, View, int64, storage_dtype
 
-KERNEL_ABI = 1
+KERNEL_ABI = 2
 """Version of the argument list; the twin of ``kKernelAbi`` in ``cc/dispatch/kernel.h``."""
 
 WORKSPACE_ALIGNMENT = 64
 
+ADD_NOTHING, ADD_MATRIX, ADD_COLUMN = range(3)
+"""What a kernel adds to the product; the twin of ``AddendKind`` in ``cc/dispatch/kernel.h``."""
+
 _ELEMENTS = 1 << 48  # extent of the flat views of the operands: any index fits
 
-_STRIDE_ARGUMENTS = (
+_POINTERS = ("lhs", "rhs", "addend", "out", "workspace")
+
+_INTEGERS = (
+    "begin",
+    "end",
+    "heads",
     "lhs_batch_stride",
     "lhs_head_stride",
     "lhs_stride",
     "rhs_batch_stride",
     "rhs_head_stride",
     "rhs_stride",
+    "addend_batch_stride",
+    "addend_head_stride",
+    "addend_stride",
+    "addend_kind",
     "out_batch_stride",
     "out_head_stride",
     "out_stride",
 )
-
-Index = Any
-"""An int64 index: a Python int or a TensorIR expression."""
-
-
-def int64(value: Index) -> Any:
-    """``value`` as an int64 expression."""
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value
 
 
 @dataclass(frozen=True)
@@ -54,40 +59,59 @@ class Matrix:
         What is computed.
     m, n, k
         Its extents: ints, or expressions for a generic problem.
-    lhs, rhs, out
+    lhs, rhs, addend, out
         Flat views of the operands; index them with :meth:`lhs_index` and its siblings.
+    addend_kind
+        One of ``ADD_NOTHING``, ``ADD_MATRIX``, ``ADD_COLUMN``, at run time.
+    scale
+        What the product is multiplied by, of the compute type.
     workspace
-        Scratch memory of the calling thread, aligned to ``WORKSPACE_ALIGNMENT`` bytes.
+        Scratch memory of the calling thread, of the compute type, aligned to
+        ``WORKSPACE_ALIGNMENT`` bytes.
     """
 
     problem: Problem
     m: Index
     n: Index
     k: Index
-    lhs: Any
-    rhs: Any
-    out: Any
-    workspace: Any
-    _lhs_offset: Any
-    _lhs_stride: Any
-    _rhs_offset: Any
-    _rhs_stride: Any
-    _out_offset: Any
-    _out_stride: Any
+    lhs: View
+    rhs: View
+    addend: View
+    addend_kind: Any
+    out: View
+    scale: Any
+    workspace: View
+    lhs_offset: Any
+    lhs_stride: Any
+    rhs_offset: Any
+    rhs_stride: Any
+    addend_offset: Any
+    addend_stride: Any
+    out_offset: Any
+    out_stride: Any
+
+    @property
+    def compute_dtype(self) -> str:
+        """The type that products are summed in."""
+        return COMPUTE_DTYPES[self.problem.dtype]
 
     def lhs_index(self, m: Index, k: Index) -> Any:
         """Position of ``lhs[m, k]`` in :attr:`lhs`."""
         outer, inner = (m, k) if self.problem.lhs == "k" else (k, m)
-        return self._lhs_offset + outer * self._lhs_stride + inner
+        return self.lhs_offset + outer * self.lhs_stride + inner
 
     def rhs_index(self, k: Index, n: Index) -> Any:
         """Position of ``rhs[k, n]`` in :attr:`rhs`."""
         outer, inner = (k, n) if self.problem.rhs == "n" else (n, k)
-        return self._rhs_offset + outer * self._rhs_stride + inner
+        return self.rhs_offset + outer * self.rhs_stride + inner
+
+    def addend_index(self, m: Index, n: Index) -> Any:
+        """Position of ``addend[m, n]`` in :attr:`addend`; n = 0 for ``ADD_COLUMN``."""
+        return self.addend_offset + m * self.addend_stride + n
 
     def out_index(self, m: Index, n: Index) -> Any:
         """Position of ``out[m, n]`` in :attr:`out`."""
-        return self._out_offset + m * self._out_stride + n
+        return self.out_offset + m * self.out_stride + n
 
 
 def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None]) -> Any:
@@ -107,36 +131,43 @@ def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None
     tvm.tirx.PrimFunc
         With the arguments listed in ``docs/architecture.md``.
     """
+    compute_dtype = COMPUTE_DTYPES[problem.dtype]
     with IRBuilder() as builder, T.prim_func():
         T.func_name(symbol)
+        dtypes = dict.fromkeys(_POINTERS, problem.dtype) | {"workspace": compute_dtype}
         pointers = {
-            name: T.arg(name, T.handle(problem.dtype))
-            for name in ("lhs", "rhs", "out", "workspace")
+            name: T.arg(name, T.handle(storage_dtype(dtype))) for name, dtype in dtypes.items()
         }
-        names: tuple[str, ...] = ("begin", "end", "heads", *_STRIDE_ARGUMENTS)
+        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in _INTEGERS}
+        scale = T.arg("scale", tirx.Var("scale", "float64"))
         if problem.is_generic:
-            names += ("m", "n", "k")
-        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in names}
+            arg |= {name: T.arg(name, tirx.Var(name, "int64")) for name in "mnk"}
         T.func_attr({"global_symbol": symbol, "tirx.noalias": True})
         views = {
             # Operands are aligned to an element and no more: a tensor may be a slice.
-            name: T.decl_buffer(
-                [int64(_ELEMENTS)],
-                problem.dtype,
-                data=pointer,
-                align=WORKSPACE_ALIGNMENT if name == "workspace" else 4,
+            name: View(
+                T.decl_buffer(
+                    [int64(_ELEMENTS)],
+                    storage_dtype(dtypes[name]),
+                    data=pointer,
+                    align=(
+                        WORKSPACE_ALIGNMENT if name == "workspace" else ELEMENT_BYTES[problem.dtype]
+                    ),
+                ),
+                dtypes[name],
             )
             for name, pointer in pointers.items()
         }
+        scale = T.Bind(tirx.Cast(compute_dtype, scale) if compute_dtype != "float64" else scale)
         with T.serial(arg["begin"], arg["end"]) as index:
             batch = T.Bind(tirx.truncdiv(index, arg["heads"]))
             head = T.Bind(index - batch * arg["heads"])
-            offsets = {
-                name: T.Bind(
+            placed: dict[str, Any] = {}
+            for name in ("lhs", "rhs", "addend", "out"):
+                placed[f"{name}_offset"] = T.Bind(
                     batch * arg[f"{name}_batch_stride"] + head * arg[f"{name}_head_stride"]
                 )
-                for name in ("lhs", "rhs", "out")
-            }
+                placed[f"{name}_stride"] = arg[f"{name}_stride"]
             m, n, k = (arg["m"], arg["n"], arg["k"]) if problem.is_generic else problem.extents()
             body(
                 Matrix(
@@ -144,16 +175,10 @@ def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None
                     m=m,
                     n=n,
                     k=k,
-                    lhs=views["lhs"],
-                    rhs=views["rhs"],
-                    out=views["out"],
-                    workspace=views["workspace"],
-                    _lhs_offset=offsets["lhs"],
-                    _lhs_stride=arg["lhs_stride"],
-                    _rhs_offset=offsets["rhs"],
-                    _rhs_stride=arg["rhs_stride"],
-                    _out_offset=offsets["out"],
-                    _out_stride=arg["out_stride"],
+                    scale=scale,
+                    addend_kind=arg["addend_kind"],
+                    **views,
+                    **placed,
                 )
             )
     return builder.get()

@@ -17,7 +17,7 @@ from . import build, publish
 from .build import Kernel
 from .compute import KERNEL_ABI
 from .manifest import ImageEntry, KernelEntry, Manifest, file_sha256, image_name
-from .problem import LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
+from .problem import DTYPES, LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
 from .schedules import choose
 from .shapes import load_tables, problems
 from .targets import Target, parse_target
@@ -66,6 +66,7 @@ def generate(
     cache: Path,
     *,
     skip_unverifiable: bool = False,
+    all_generic: bool = False,
     jobs: int | None = None,
     report: Report = lambda step, done, total: None,
 ) -> Summary:
@@ -83,6 +84,8 @@ def generate(
         Folder of object files from earlier runs.
     skip_unverifiable
         Leave out targets that this machine cannot run, and so not check, instead of refusing.
+    all_generic
+        Make generic kernels for every dtype, not only for those of the tables.
     jobs
         Processes that compile; all cores if None.
     report
@@ -99,6 +102,8 @@ def generate(
     """
     wanted = [parse_target(name) for name in dict.fromkeys(target_names)]
     table = problems(load_tables(shape_files))
+    in_table = {problem.dtype for problem in table}
+    dtypes = [dtype for dtype in DTYPES if all_generic or dtype in in_table]
     publish.check_writable(out)
     build.prepare_cache(cache)
     build.linker()
@@ -116,7 +121,7 @@ def generate(
         _pool(jobs) as pool,
         tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder,
     ):
-        kernels = [k for target in targets for k in _choose_all(table, target)]
+        kernels = [k for target in targets for k in _choose_all(table, dtypes, target)]
         objects = {kernel: build.object_path(cache, kernel) for kernel in kernels}
         missing = [kernel for kernel, path in objects.items() if not path.exists()]
         _compile(pool, missing, objects, report)
@@ -125,6 +130,8 @@ def generate(
         rejected: list[str] = []
         for target in targets:
             mine = [kernel for kernel in kernels if kernel.target is target]
+            if not mine:  # a target for dtypes that the tables do not have
+                continue
             image = Path(folder, f"{len(files)}.so")
             build.link_image([objects[kernel] for kernel in mine], image)
             faults = _verify(pool, image, mine, target, report)
@@ -148,10 +155,18 @@ def generate(
     )
 
 
-def _choose_all(table: Sequence[Problem], target: Target) -> Iterator[Kernel]:
-    generic = [Problem(None, None, None, a, b) for a in LHS_CONTIGUOUS for b in RHS_CONTIGUOUS]
+def _choose_all(
+    table: Sequence[Problem], generic_dtypes: Sequence[str], target: Target
+) -> Iterator[Kernel]:
+    generic = [
+        Problem(None, None, None, lhs, rhs, dtype)
+        for dtype in generic_dtypes
+        for lhs in LHS_CONTIGUOUS
+        for rhs in RHS_CONTIGUOUS
+    ]
     for problem in (*generic, *table):
-        yield Kernel(problem, choose(problem, target), target)
+        if problem.dtype in target.dtypes:
+            yield Kernel(problem, choose(problem, target), target)
 
 
 def _pool(jobs: int | None) -> ProcessPoolExecutor:

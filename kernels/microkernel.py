@@ -1,4 +1,4 @@
-"""The vector building blocks that schedule rules are made of.
+"""The tiles that schedule rules are made of.
 
 A tile keeps its accumulators in vector registers for the whole of K. Two ways to get there:
 
@@ -18,7 +18,8 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from .compute import Index, Matrix, int64
+from .compute import ADD_MATRIX, ADD_NOTHING, Matrix
+from .vectors import Accumulator, Index, int64, lane_sums, part, splat
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def cover(extent: int, lanes: int) -> list[Columns]:
     compute the same values there. Extents below ``lanes`` take a narrower vector with a mask.
     """
     if extent < lanes:
-        narrow = min(lanes, max(4, 1 << (extent - 1).bit_length()))
+        narrow = k_lanes(extent, lanes)
         return [Columns(0, narrow, None if extent == narrow else extent)]
     starts = list(range(0, extent - lanes + 1, lanes))
     if extent % lanes:
@@ -49,81 +50,9 @@ def cover(extent: int, lanes: int) -> list[Columns]:
     return [Columns(start, lanes) for start in starts]
 
 
-def _ramp(base: Any, lanes: int) -> Any:
-    return tirx.Ramp(base, int64(1), lanes) if lanes > 1 else base
-
-
-def _mask(valid: Index, lanes: int) -> Any:
-    lane = tirx.Ramp(int64(0), int64(1), lanes)
-    return lane < tirx.Broadcast(int64(valid), lanes)
-
-
-def load(buffer: Any, index: Any, lanes: int, valid: Index | None = None) -> Any:
-    """A vector load; lanes from ``valid`` on are zero, and their memory is not touched."""
-    if valid is None:
-        return T.Bind(buffer.vload([_ramp(index, lanes)]))
-    return T.Bind(
-        tirx.call_llvm_intrin(
-            f"float32x{lanes}",
-            f"llvm.masked.load.v{lanes}f32.p0",
-            tirx.address_of(buffer[index]),
-            _mask(valid, lanes),
-            zeros(lanes),
-        )
-    )
-
-
-def store(buffer: Any, index: Any, value: Any, lanes: int, valid: Index | None = None) -> None:
-    """A vector store; memory behind lanes from ``valid`` on is not touched."""
-    if valid is None:
-        T.buffer_store(buffer, value, [_ramp(index, lanes)])
-        return
-    T.evaluate(
-        tirx.call_llvm_intrin(
-            "void",
-            f"llvm.masked.store.v{lanes}f32.p0",
-            value,
-            tirx.address_of(buffer[index]),
-            _mask(valid, lanes),
-        )
-    )
-
-
-def zeros(lanes: int) -> Any:
-    """A float32 vector of zeros."""
-    zero = tirx.FloatImm("float32", 0.0)
-    return tirx.Broadcast(zero, lanes) if lanes > 1 else zero
-
-
-def fma(a: Any, b: Any, c: Any, lanes: int) -> Any:
-    """``a * b + c`` rounded once."""
-    suffix = "f32" if lanes == 1 else f"v{lanes}f32"
-    dtype = "float32" if lanes == 1 else f"float32x{lanes}"
-    return tirx.call_llvm_pure_intrin(dtype, f"llvm.fma.{suffix}", a, b, c)
-
-
-class Accumulator:
-    """A vector register that lives through loops."""
-
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        dtype = "float32" if lanes == 1 else f"float32x{lanes}"
-        # One buffer a register: TVM keeps buffers below 1 KiB on the stack, and LLVM promotes
-        # those that are indexed by constants to registers.
-        self._buffer = T.alloc_buffer([1], dtype)
-        self.set(zeros(lanes))
-
-    def get(self) -> Any:
-        """The value now."""
-        return self._buffer[0]
-
-    def set(self, value: Any) -> None:
-        """Replace the value."""
-        T.buffer_store(self._buffer, value, [int64(0)])
-
-    def multiply_add(self, a: Any, b: Any) -> None:
-        """Add ``a * b``."""
-        self.set(fma(a, b, self.get(), self.lanes))
+def k_lanes(extent: int, lanes: int) -> int:
+    """Lanes of a vector along ``extent`` elements: fewer than ``lanes`` if there are fewer."""
+    return min(lanes, max(4, 1 << (extent - 1).bit_length()))
 
 
 def steps(extent: Index, unroll: int, step: Callable[[Index, int], None]) -> None:
@@ -148,6 +77,55 @@ def steps(extent: Index, unroll: int, step: Callable[[Index, int], None]) -> Non
             step(iteration, 0)
 
 
+def finish(matrix: Matrix, cells: Sequence[tuple[Index, Columns, Any]]) -> None:
+    """Scale sums, add the addend and store them.
+
+    Parameters
+    ----------
+    matrix
+        The product.
+    cells
+        ``(row, columns, sums)`` each.
+    """
+    scaled = [(row, c, T.Bind(value * splat(matrix.scale, c.lanes))) for row, c, value in cells]
+
+    def put(row: Index, c: Columns, value: Any) -> None:
+        matrix.out.store(matrix.out_index(row, c.start), value, c.lanes, c.valid)
+
+    with T.If(matrix.addend_kind == int64(ADD_NOTHING)):
+        with T.Then():
+            for row, c, value in scaled:
+                put(row, c, value)
+        with T.Else(), T.If(matrix.addend_kind == int64(ADD_MATRIX)):
+            with T.Then():
+                for row, c, value in scaled:
+                    index = matrix.addend_index(row, c.start)
+                    put(row, c, value + matrix.addend.load(index, c.lanes, c.valid))
+            with T.Else():
+                for row, c, value in scaled:
+                    element = matrix.addend.load(matrix.addend_index(row, 0), 1)
+                    put(row, c, value + splat(element, c.lanes))
+
+
+@dataclass(frozen=True)
+class BroadcastStep:
+    """One step of a broadcast tile along K.
+
+    Attributes
+    ----------
+    extent
+        Number of steps.
+    load_lhs
+        ``load_lhs(row, step)`` is what is multiplied with every column.
+    add
+        ``add(sum, element, vector)`` adds the product of what was loaded of ``lhs`` and ``rhs``.
+    """
+
+    extent: Index
+    load_lhs: Callable[[Index, Index], Any]
+    add: Callable[[Accumulator, Any, Any], None]
+
+
 def broadcast_tile(
     matrix: Matrix,
     first_row: Index,
@@ -157,6 +135,7 @@ def broadcast_tile(
     *,
     k_split: int = 1,
     unroll: int = 1,
+    step: BroadcastStep | None = None,
 ) -> None:
     """Compute ``rows`` x ``columns`` of ``out`` with vectors along N.
 
@@ -175,95 +154,36 @@ def broadcast_tile(
         not wait for the latency of its own sums. ``unroll`` is a multiple of it.
     unroll
         Steps of K in one loop iteration.
+    step
+        What a step of K is; one element of K if None.
     """
-    sums = [[[Accumulator(c.lanes) for c in columns] for _ in range(rows)] for _ in range(k_split)]
+    dtype = matrix.compute_dtype
+    single = step or BroadcastStep(
+        matrix.k,
+        lambda row, k: matrix.lhs.load(matrix.lhs_index(row, k), 1),
+        lambda total, element, vector: total.multiply_add(splat(element, total.lanes), vector),
+    )
+    sums = [
+        [[Accumulator(dtype, c.lanes) for c in columns] for _ in range(rows)]
+        for _ in range(k_split)
+    ]
 
-    def step(k: Index, position: int) -> None:
+    def at(k: Index, position: int) -> None:
         vectors = [load_rhs(k, i) for i in range(len(columns))]
         for row in range(rows):
-            element = T.Bind(matrix.lhs[matrix.lhs_index(first_row + row, k)])
+            element = single.load_lhs(first_row + row, k)
             for column, vector in enumerate(vectors):
-                lanes = columns[column].lanes
-                sums[position % k_split][row][column].multiply_add(
-                    tirx.Broadcast(element, lanes) if lanes > 1 else element, vector
-                )
+                single.add(sums[position % k_split][row][column], element, vector)
 
-    steps(matrix.k, unroll, step)
+    steps(single.extent, unroll, at)
+    cells = []
     for row in range(rows):
         for column, c in enumerate(columns):
             value = sums[0][row][column].get()
             for split in range(1, k_split):
                 value = value + sums[split][row][column].get()
-            index = matrix.out_index(first_row + row, c.start)
-            store(matrix.out, index, value, c.lanes, c.valid)
-
-
-def _shuffle(a: Any, b: Any, lanes: Sequence[int]) -> Any:
-    return T.Bind(tirx.Shuffle([a, b], [tirx.IntImm("int32", lane) for lane in lanes]))
-
-
-def lane(value: Any, index: int) -> Any:
-    """One element of a vector."""
-    return T.Bind(tirx.Shuffle([value], [tirx.IntImm("int32", index)]))
-
-
-def _slice(value: Any, start: int, lanes: int) -> Any:
-    indices = [tirx.IntImm("int32", start + lane) for lane in range(lanes)]
-    return T.Bind(tirx.Shuffle([value], indices))
-
-
-def _halves(a: Any, b: Any, lanes: int, unit: int) -> Any:
-    """Sum of two shuffles of ``a`` and ``b``: pairs of ``unit`` lanes of each folded into one.
-
-    ``unit`` is counted so that each shuffle is one instruction on x86 (vshuff64x2, vinsertf64x4,
-    vunpcklpd, vshufps).
-    """
-    groups = range(0, lanes, 2 * unit)
-    if unit >= 4:
-        low = [g + u for g in groups for u in range(unit)]
-        high = [g + unit + u for g in groups for u in range(unit)]
-        first = low + [lanes + lane for lane in low]
-        second = high + [lanes + lane for lane in high]
-    else:
-        # Inside each group of four lanes: those of a, then those of b.
-        first, second = [], []
-        for quad in range(0, lanes, 4):
-            if unit == 2:
-                first += [quad, quad + 1, lanes + quad, lanes + quad + 1]
-                second += [quad + 2, quad + 3, lanes + quad + 2, lanes + quad + 3]
-            else:
-                first += [quad, quad + 2, lanes + quad, lanes + quad + 2]
-                second += [quad + 1, quad + 3, lanes + quad + 1, lanes + quad + 3]
-    return T.Bind(_shuffle(a, b, first) + _shuffle(a, b, second))
-
-
-def lane_sums(vectors: Sequence[Any], lanes: int) -> Any:
-    """The sum of the lanes of each vector, as one vector of ``len(vectors)`` lanes.
-
-    ``len(vectors)`` is a power of two, at most ``lanes``. A tree of shuffles and additions, which
-    for 16 vectors of 16 lanes takes 45 instructions, where summing one by one takes 128.
-    """
-    count = len(vectors)
-    while count < lanes:
-        half = lanes // 2
-        vectors = [T.Bind(_slice(v, 0, half) + _slice(v, half, half)) for v in vectors]
-        lanes = half
-    if lanes == 1:
-        return vectors[0]
-    if lanes == 2:
-        a, b = vectors
-        return T.Bind(_shuffle(a, b, [0, 2]) + _shuffle(a, b, [1, 3]))
-    quads = []
-    for residue in range(4):
-        group = [vectors[4 * quad + residue] for quad in range(lanes // 4)]
-        unit = lanes // 2
-        while len(group) > 1:
-            group = [_halves(group[i], group[i + 1], lanes, unit) for i in range(0, len(group), 2)]
-            unit //= 2
-        quads.append(group[0])
-    return _halves(
-        _halves(quads[0], quads[1], lanes, 2), _halves(quads[2], quads[3], lanes, 2), lanes, 1
-    )
+            cells.append((first_row + row, c, value))
+    finish(matrix, cells)
 
 
 def dot_tile(
@@ -278,33 +198,41 @@ def dot_tile(
 
     ``rows * columns`` is a power of two, at most ``lanes``. Both operands are contiguous in K.
     """
-    width = lanes
-    sums = [Accumulator(width) for _ in range(rows * columns)]
+    sums = [Accumulator(matrix.compute_dtype, lanes) for _ in range(rows * columns)]
 
     def step(k: Index, valid: Index | None) -> None:
         left = [
-            load(matrix.lhs, matrix.lhs_index(first_row + row, k), width, valid)
+            matrix.lhs.load(matrix.lhs_index(first_row + row, k), lanes, valid)
             for row in range(rows)
         ]
         for column in range(columns):
-            right = load(matrix.rhs, matrix.rhs_index(k, first_column + column), width, valid)
+            index = matrix.rhs_index(k, first_column + column)
+            right = matrix.rhs.load(index, lanes, valid)
             for row in range(rows):
                 sums[row * columns + column].multiply_add(left[row], right)
 
-    _k_steps(matrix.k, width, step)
-    totals = lane_sums([s.get() for s in sums], width)
+    k_steps(matrix.k, lanes, step)
+    finish_dot(matrix, first_row, rows, first_column, columns, sums)
+
+
+def finish_dot(
+    matrix: Matrix,
+    first_row: Index,
+    rows: int,
+    first_column: Index,
+    columns: int,
+    sums: Sequence[Accumulator],
+) -> None:
+    """Sum the lanes of a dot tile's accumulators and store the results."""
+    totals = lane_sums([s.get() for s in sums], sums[0].lanes)
+    cells = []
     for row in range(rows):
-        index = matrix.out_index(first_row + row, first_column)
-        value = totals if rows == 1 else _slice(totals, row * columns, columns)
-        store(matrix.out, index, value, columns)
+        value = totals if rows == 1 else part(totals, row * columns, columns)
+        cells.append((first_row + row, Columns(first_column, columns), value))
+    finish(matrix, cells)
 
 
-def k_lanes(extent: int, lanes: int) -> int:
-    """Lanes of the vectors along K: fewer than ``lanes`` when K is shorter than a vector."""
-    return min(lanes, max(4, 1 << (extent - 1).bit_length()))
-
-
-def _k_steps(extent: Index, lanes: int, step: Callable[[Index, Index | None], None]) -> None:
+def k_steps(extent: Index, lanes: int, step: Callable[[Index, Index | None], None]) -> None:
     """``step(k, valid)`` for each vector along K; the last one may be partly valid."""
     if isinstance(extent, int):
         whole, rest = divmod(extent, lanes)
@@ -317,34 +245,3 @@ def _k_steps(extent: Index, lanes: int, step: Callable[[Index, Index | None], No
     left = T.Bind(extent - vectors * lanes)
     with T.If(left > int64(0)), T.Then():
         step(vectors * lanes, left)
-
-
-def transpose_block(
-    source: Callable[[int], Any], target: Callable[[int, Any], None], lanes: int
-) -> None:
-    """Transpose a ``lanes`` x ``lanes`` block in registers.
-
-    ``source(i)`` is row ``i`` as a vector; ``target(j, value)`` takes column ``j``. Four (or three)
-    rounds of two-input shuffles, each exchanging blocks of twice the size.
-    """
-    rows = [source(i) for i in range(lanes)]
-    unit = 1
-    while unit < lanes:
-        done: list[Any] = [None] * lanes
-        for i in range(lanes):
-            if i & unit:
-                continue
-            j = i | unit
-            first: list[int] = []
-            second: list[int] = []
-            for lane in range(0, lanes, 2 * unit):
-                first += range(lane, lane + unit)
-                first += range(lanes + lane, lanes + lane + unit)
-                second += range(lane + unit, lane + 2 * unit)
-                second += range(lanes + lane + unit, lanes + lane + 2 * unit)
-            done[i] = _shuffle(rows[i], rows[j], first)
-            done[j] = _shuffle(rows[i], rows[j], second)
-        rows = done
-        unit *= 2
-    for j, value in enumerate(rows):
-        target(j, value)

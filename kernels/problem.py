@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-DTYPES = ("float32",)
-EPILOGUES = ("none",)
+DTYPES = ("float32", "float16", "bfloat16", "float64")
 LHS_CONTIGUOUS = ("k", "m")
 RHS_CONTIGUOUS = ("n", "k")
 
@@ -28,9 +27,9 @@ class Problem:
     rhs
         The contiguous dimension of the right operand: ``"n"``, or ``"k"`` (``adj_y``).
     dtype
-        Of operands and result.
-    epilogue
-        What follows the product in the same kernel.
+        Of operands and result. 16-bit types are summed in float32.
+
+    Scale and addend are no part of a problem: every kernel takes them at run time.
 
     Raises
     ------
@@ -44,7 +43,6 @@ class Problem:
     lhs: str = "k"
     rhs: str = "n"
     dtype: str = "float32"
-    epilogue: str = "none"
 
     def __post_init__(self) -> None:
         extents = (self.m, self.n, self.k)
@@ -57,7 +55,6 @@ class Problem:
             ("lhs", self.lhs, LHS_CONTIGUOUS),
             ("rhs", self.rhs, RHS_CONTIGUOUS),
             ("dtype", self.dtype, DTYPES),
-            ("epilogue", self.epilogue, EPILOGUES),
         ):
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
@@ -90,12 +87,11 @@ class Problem:
         m, n, k = self.extents()
         lhs = "k" if k == 1 or m == 1 else self.lhs
         rhs = "k" if n == 1 else "n" if k == 1 else self.rhs
-        return Problem(m, n, k, lhs, rhs, self.dtype, self.epilogue)
+        return Problem(m, n, k, lhs, rhs, self.dtype)
 
     def to_json(self) -> dict[str, Any]:
         """The problem as a manifest has it."""
         return {
-            "epilogue": self.epilogue,
             "dtype": self.dtype,
             "m": self.m,
             "n": self.n,
@@ -111,10 +107,9 @@ class Problem:
 
     def stem(self) -> str:
         """The part of a symbol name that stands for the problem."""
-        dtype = {"float32": "f32"}[self.dtype]
+        dtype = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
         size = "generic" if self.is_generic else f"m{self.m}_n{self.n}_k{self.k}"
-        epilogue = "" if self.epilogue == "none" else f"_{self.epilogue}"
-        return f"bmm_{dtype}_{size}_l{self.lhs}_r{self.rhs}{epilogue}"
+        return f"bmm_{dtype[self.dtype]}_{size}_l{self.lhs}_r{self.rhs}"
 
     def __str__(self) -> str:
         size = "generic" if self.is_generic else f"{self.m}x{self.n}x{self.k}"

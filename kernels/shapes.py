@@ -122,7 +122,9 @@ def _expand(path: Path, line: int, row: dict[str, Any], most: int) -> list[Shape
         return extent if isinstance(extent, list) else (extent,)
 
     axes = [values(name) for name in "mnk"]
-    count = len(axes[0]) * len(axes[1]) * len(axes[2])
+    dtypes = row.get("dtype", "float32")
+    dtypes = dtypes if isinstance(dtypes, list) else [dtypes]
+    count = len(axes[0]) * len(axes[1]) * len(axes[2]) * len(dtypes)
     if count > most:
         raise ShapeTableError(
             f"{path}:{line}: the table has more than {MAX_PROBLEMS} products up to here; "
@@ -137,9 +139,9 @@ def _expand(path: Path, line: int, row: dict[str, Any], most: int) -> list[Shape
             k=m if k is None else k,
             lhs=row.get("lhs", "k"),
             rhs=row.get("rhs", "n"),
-            dtype=row.get("dtype", "float32"),
+            dtype=dtype,
         )
-        for m, n, k in itertools.product(*axes)
+        for m, n, k, dtype in itertools.product(*axes, dtypes)
         if m is not None
     ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .problem import DTYPES
+
 _V3_FLAGS = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
 _V4_FLAGS = _V3_FLAGS | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
@@ -25,6 +27,11 @@ class Target:
         Number of them.
     cpu_flags
         What the CPU must offer, in the words of ``/proc/cpuinfo``.
+    llvm_features
+        What LLVM may use beyond ``mcpu``.
+    dtypes
+        Those that the target is better for than the one before it in :data:`TARGETS`; its image
+        holds kernels for no others.
     """
 
     name: str
@@ -32,10 +39,17 @@ class Target:
     vector_bits: int
     vector_registers: int
     cpu_flags: frozenset[str]
+    llvm_features: str = ""
+    dtypes: frozenset[str] = frozenset(DTYPES)
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether there is an instruction that multiplies bfloat16 and sums in float32."""
+        return "avx512_bf16" in self.cpu_flags
 
     def lanes(self, dtype: str) -> int:
-        """Elements of ``dtype`` in one vector register."""
-        return self.vector_bits // {"float32": 32}[dtype]
+        """Elements in one vector register while computing with ``dtype``."""
+        return self.vector_bits // (64 if dtype == "float64" else 32)
 
     def runs_here(self) -> bool:
         """Whether this machine's CPU and operating system can run the target's code."""
@@ -50,6 +64,15 @@ TARGETS = {
     for target in (
         Target("cpu:x86-64-v3", "x86-64-v3", 256, 16, _V3_FLAGS),
         Target("cpu:x86-64-v4", "x86-64-v4", 512, 32, _V4_FLAGS),
+        Target(
+            "cpu:x86-64-v4-bf16",
+            "x86-64-v4",
+            512,
+            32,
+            _V4_FLAGS | {"avx512_bf16"},
+            "+avx512bf16",
+            frozenset({"bfloat16"}),
+        ),
     )
 }
 

@@ -17,11 +17,24 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 
-from .compute import WORKSPACE_ALIGNMENT
+from .compute import ADD_COLUMN, ADD_MATRIX, ADD_NOTHING, WORKSPACE_ALIGNMENT
 from .problem import Problem
+from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES
 
-_SENTINEL = np.float32(-12345.0)
-_UNIT_ROUNDOFF = 2.0**-24
+_SENTINEL = -12345.0
+
+_UNIT_ROUNDOFF = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+_SUBNORMAL_STEP = {
+    "float64": 2.0**-1074,
+    "float32": 2.0**-149,
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-133,
+}
 
 _GENERIC_EXTENTS = (
     (1, 1, 1),
@@ -37,7 +50,7 @@ _GENERIC_EXTENTS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How the operands of a check lie in memory.
+    """How the operands of a check lie in memory, and what follows the product.
 
     Attributes
     ----------
@@ -49,6 +62,10 @@ class Layout:
         Whether all heads share one matrix.
     split
         The batch range is computed in two calls that meet here.
+    scale
+        What the product is multiplied by.
+    addend
+        ``""``, ``"matrix"``, ``"row"`` (shared by all rows and heads) or ``"column"``.
     """
 
     batch: int
@@ -57,12 +74,15 @@ class Layout:
     broadcast_lhs: bool = False
     broadcast_rhs: bool = False
     split: int = 0
+    scale: float = 1.0
+    addend: str = ""
 
 
 _LAYOUTS = (
     Layout(batch=2, heads=2, split=3),
-    Layout(batch=1, heads=3, gap=5, broadcast_rhs=True),
-    Layout(batch=2, heads=1, gap=3, broadcast_lhs=True, split=1),
+    Layout(batch=1, heads=3, gap=5, broadcast_rhs=True, scale=0.375, addend="matrix"),
+    Layout(batch=2, heads=1, gap=3, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
+    Layout(batch=1, heads=2, addend="row"),
 )
 
 
@@ -109,40 +129,63 @@ def _check(
     rng: np.random.Generator,
 ) -> str:
     m, n, k = extents
-    lhs = _Operand.random(
-        rng, layout, (m, k), transposed=problem.lhs == "m", shared=layout.broadcast_lhs
-    )
-    rhs = _Operand.random(
-        rng, layout, (k, n), transposed=problem.rhs == "k", shared=layout.broadcast_rhs
-    )
-    out = _Operand.make(layout, (m, n), transposed=False, shared=False, gap_value=_SENTINEL)
-    out.matrices[...] = np.nan
+    heads = layout.heads
+    lhs_heads = 1 if layout.broadcast_lhs else heads
+    rhs_heads = 1 if layout.broadcast_rhs else heads
+    lhs = _Operand(problem.dtype, layout, lhs_heads, (m, k), transposed=problem.lhs == "m")
+    rhs = _Operand(problem.dtype, layout, rhs_heads, (k, n), transposed=problem.rhs == "k")
+    out = _Operand(problem.dtype, layout, heads, (m, n))
+    addend = _addend(problem.dtype, layout, m, n)
+    for operand in (lhs, rhs, addend):
+        operand.fill(rng)
+    out.poison()
     workspace = np.full(workspace_bytes + WORKSPACE_ALIGNMENT, 0xFF, np.uint8)
     aligned = -workspace.ctypes.data % WORKSPACE_ALIGNMENT + workspace.ctypes.data
-    total = layout.batch * layout.heads
-    for begin, end in _ranges(total, layout.split):
+    kind = {"": ADD_NOTHING, "column": ADD_COLUMN}.get(layout.addend, ADD_MATRIX)
+    for begin, end in _ranges(layout.batch * heads, layout.split):
         function(
-            *(ctypes.c_void_p(o.matrices.ctypes.data) for o in (lhs, rhs, out)),
+            *(ctypes.c_void_p(o.address) for o in (lhs, rhs)),
+            ctypes.c_void_p(addend.address if layout.addend else None),
+            ctypes.c_void_p(out.address),
             ctypes.c_void_p(aligned if workspace_bytes else None),
-            *(begin, end, layout.heads),
+            *(begin, end, heads),
             *lhs.strides,
             *rhs.strides,
+            *addend.strides,
+            kind,
             *out.strides,
+            layout.scale,
             *(extents if problem.is_generic else ()),
         )
-    a = lhs.matrices.astype(np.float64)
-    b = rhs.matrices.astype(np.float64)
-    expected = np.matmul(a, b)
-    # The bound of any order of summation: Higham, "Accuracy and Stability of Numerical
-    # Algorithms", 2nd edition, section 3.1.
-    bound = 1.01 * max(k, 1) * _UNIT_ROUNDOFF * np.matmul(np.abs(a), np.abs(b))
-    error = np.abs(out.matrices - expected)
+    a, b, c = lhs.values(), rhs.values(), addend.values()
+    expected = layout.scale * np.matmul(a, b)
+    magnitude = abs(layout.scale) * np.matmul(np.abs(a), np.abs(b))
+    if layout.addend:
+        expected = expected + c
+        magnitude = magnitude + np.abs(c)
+    # The bound of any order of summation (Higham, "Accuracy and Stability of Numerical
+    # Algorithms", 2nd edition, section 3.1), for K products, a scale and an addend, and the
+    # rounding of the result.
+    bound = (
+        1.01 * (k + 2) * _UNIT_ROUNDOFF[COMPUTE_DTYPES[problem.dtype]] * magnitude
+        + _UNIT_ROUNDOFF[problem.dtype] * np.abs(expected)
+        + _SUBNORMAL_STEP[problem.dtype]
+    )
+    error = np.abs(out.values() - expected)
     if not np.all(error <= bound):
         wrong = int(np.count_nonzero(~(error <= bound)))
         return f"{wrong} of {error.size} results wrong (largest error {np.nanmax(error):.3g})"
-    if not out.gaps_intact(_SENTINEL):
+    if not out.gaps_hold_sentinel():
         return "wrote outside its rows"
     return ""
+
+
+def _addend(dtype: str, layout: Layout, m: int, n: int) -> _Operand:
+    if layout.addend == "row":
+        operand = _Operand(dtype, layout, 1, (1, n))
+        operand.strides = (operand.strides[0], 0, 0)
+        return operand
+    return _Operand(dtype, layout, layout.heads, (m, 1 if layout.addend == "column" else n))
 
 
 def _ranges(total: int, split: int) -> Iterator[tuple[int, int]]:
@@ -151,67 +194,80 @@ def _ranges(total: int, split: int) -> Iterator[tuple[int, int]]:
     yield split, total
 
 
-@dataclass(frozen=True)
 class _Operand:
-    """Matrices [batch, heads, rows, columns] as a view of memory with gaps."""
+    """Matrices [batch, heads, rows, columns] in memory with gaps between rows.
 
-    memory: npt.NDArray[np.float32]
-    matrices: npt.NDArray[np.float32]
+    Attributes
+    ----------
+    strides
+        As a kernel takes them: batch, head, and the dimension that is not contiguous.
+    """
+
     strides: tuple[int, int, int]
 
-    @classmethod
-    def make(
-        cls,
+    def __init__(
+        self,
+        dtype: str,
         layout: Layout,
+        heads: int,
         shape: tuple[int, int],
         *,
-        transposed: bool,
-        shared: bool,
-        gap_value: np.float32,
-    ) -> _Operand:
+        transposed: bool = False,
+    ) -> None:
         outer, inner = shape[::-1] if transposed else shape
-        heads = 1 if shared else layout.heads
-        # Heads lie inside rows, as in [batch, length, heads, depth], when there are gaps.
         row = inner + layout.gap
-        if layout.gap:
-            memory = np.full((layout.batch, outer, heads, row), gap_value, np.float32)
-            matrices = memory.transpose(0, 2, 1, 3)[..., :inner]
-        else:
-            memory = np.full((layout.batch, heads, outer, row), gap_value, np.float32)
-            matrices = memory[..., :inner]
-        strides = tuple(s // 4 for s in matrices.strides)
-        if shared:
-            matrices = np.broadcast_to(matrices, (layout.batch, layout.heads, outer, inner))
-            strides = (strides[0], 0, *strides[2:])
-        if transposed:
-            matrices = matrices.swapaxes(-1, -2)
-        return cls(memory, matrices, (strides[0], strides[1], strides[2]))
+        self._dtype = dtype
+        self._transposed = transposed
+        # Heads lie inside rows, as in [batch, length, heads, depth], when there are gaps.
+        order = (0, 2, 1, 3) if layout.gap else (0, 1, 2, 3)
+        extents = (layout.batch, heads, outer, row)
+        self._memory = np.zeros([extents[i] for i in order], _storage(dtype))
+        whole = self._memory.transpose(order)
+        self._matrices, self._gaps = whole[..., :inner], whole[..., inner:]
+        strides = [stride // ELEMENT_BYTES[dtype] for stride in whole.strides]
+        self.strides = (strides[0], 0 if heads < layout.heads else strides[1], strides[2])
 
-    @classmethod
-    def random(
-        cls,
-        rng: np.random.Generator,
-        layout: Layout,
-        shape: tuple[int, int],
-        *,
-        transposed: bool,
-        shared: bool,
-    ) -> _Operand:
-        operand = cls.make(
-            layout, shape, transposed=transposed, shared=shared, gap_value=np.float32(np.nan)
-        )
-        inside = ~_gap_mask(operand.memory, layout)
-        operand.memory[inside] = rng.standard_normal(int(inside.sum()), np.float32)
-        return operand
+    @property
+    def address(self) -> int:
+        """Where the memory begins."""
+        return int(self._memory.ctypes.data)
 
-    def gaps_intact(self, gap_value: np.float32) -> bool:
-        """Whether memory outside the matrices still holds ``gap_value``."""
-        inside = self.matrices.shape[-1]
-        return bool(np.all(self.memory[..., inside:] == gap_value))
+    def fill(self, rng: np.random.Generator) -> None:
+        """Random values, with NaN in the gaps: who reads those spoils the result."""
+        values = rng.standard_normal(self._matrices.shape)
+        self._matrices[...] = _encode(values, self._dtype)
+        self._gaps[...] = _encode(np.array(np.nan), self._dtype)
+
+    def poison(self) -> None:
+        """NaN where results belong, a sentinel in the gaps."""
+        self._matrices[...] = _encode(np.array(np.nan), self._dtype)
+        self._gaps[...] = _encode(np.array(_SENTINEL), self._dtype)
+
+    def values(self) -> npt.NDArray[np.floating[Any]]:
+        """The matrices, [batch, heads, rows, columns]."""
+        values = _decode(self._matrices, self._dtype)
+        if self._dtype == "float64":
+            # The oracle of float64 has to be better than float64.
+            values = values.astype(np.longdouble)
+        return values.swapaxes(-1, -2) if self._transposed else values
+
+    def gaps_hold_sentinel(self) -> bool:
+        """Whether memory outside the matrices is as :meth:`poison` left it."""
+        return bool(np.all(self._gaps == _encode(np.array(_SENTINEL), self._dtype)))
 
 
-def _gap_mask(memory: npt.NDArray[np.float32], layout: Layout) -> npt.NDArray[np.bool_]:
-    mask = np.zeros(memory.shape, np.bool_)
-    if layout.gap:
-        mask[..., memory.shape[-1] - layout.gap :] = True
-    return mask
+def _storage(dtype: str) -> npt.DTypeLike:
+    return np.uint16 if dtype == "bfloat16" else np.dtype(dtype)
+
+
+def _encode(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:
+    """``values`` as they are stored; bfloat16, which NumPy lacks, as its bits, cut off."""
+    if dtype != "bfloat16":
+        return values.astype(dtype)
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _decode(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    if dtype != "bfloat16":
+        return stored.astype(np.float64)
+    return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)

@@ -14,25 +14,38 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tf_tvm_ops.library import cmake_dir, library_path, load, warn_of_other_tensorflow
+from tf_tvm_ops.library import (
+    cmake_dir,
+    library_path,
+    load,
+    load_xla,
+    warn_of_other_tensorflow,
+)
 from tf_tvm_ops.version import __version__
 
 if TYPE_CHECKING:
     from tf_tvm_ops import ops, packs
-    from tf_tvm_ops.ops import batch_matmul
+    from tf_tvm_ops.ops import batch_matmul, batch_matmul_add, batch_matmul_transpose
 
 __all__ = [
     "__version__",
     "batch_matmul",
+    "batch_matmul_add",
+    "batch_matmul_transpose",
     "cmake_dir",
     "library_path",
     "load",
+    "load_xla",
     "ops",
     "packs",
 ]
 
 _SUBMODULES = ("ops", "packs")
-_FUNCTIONS = {"batch_matmul": "tf_tvm_ops.ops"}
+_FUNCTIONS = {
+    "batch_matmul": "tf_tvm_ops.ops",
+    "batch_matmul_add": "tf_tvm_ops.ops",
+    "batch_matmul_transpose": "tf_tvm_ops.ops",
+}
 
 
 def __getattr__(name: str) -> Any:

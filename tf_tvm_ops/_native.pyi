@@ -1,9 +1,12 @@
 """The dispatcher of tf_tvm_ops, without TensorFlow."""
 
 import os
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 class KernelInfo:
     """A kernel of a loaded pack."""
@@ -63,12 +66,14 @@ class Dispatcher:
     def packs(self) -> list[PackInfo]: ...
     def matmul(
         self,
-        lhs: npt.NDArray[np.float32],
-        rhs: npt.NDArray[np.float32],
+        lhs: npt.NDArray[_Scalar],
+        rhs: npt.NDArray[_Scalar],
         threads: int = 1,
         kernel: str = "auto",
-        out: npt.NDArray[np.float32] | None = None,
-    ) -> tuple[npt.NDArray[np.float32], KernelInfo | None]: ...
+        out: npt.NDArray[_Scalar] | None = None,
+        addend: npt.NDArray[_Scalar] | None = None,
+        scale: float = 1.0,
+    ) -> tuple[npt.NDArray[_Scalar], KernelInfo | None]: ...
     def benchmark(
         self,
         m: int | None,

@@ -69,11 +69,18 @@ LOG = Variable(
 CPU_TARGET = Variable(
     "TF_TVM_OPS_CPU_TARGET",
     "",
-    ("", "none", "cpu:x86-64-v3", "cpu:x86-64-v4"),
+    ("", "none", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v4-bf16"),
     "The best CPU target to use even if the CPU has a better one; 'none' uses no pack image.",
 )
+XLA = Variable(
+    "TF_TVM_OPS_XLA",
+    "on",
+    ("on", "off"),
+    "Whether the XLA kernels of the ops, for jit_compile=True and auto-clustering, are loaded with "
+    "them; tf_tvm_ops.load_xla() loads them in any case.",
+)
 
-ALL = (PACKS, FALLBACK, LOG, CPU_TARGET)
+ALL = (PACKS, FALLBACK, LOG, CPU_TARGET, XLA)
 
 
 def header() -> str:

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from tf_tvm_ops import config
 from tf_tvm_ops.version import __version__
 
 _ROOT = Path(__file__).parent
@@ -25,6 +26,7 @@ _TENSORFLOW_DISTRIBUTIONS = (
 _lock = threading.Lock()
 _ops: Any = None
 _ffi: ctypes.CDLL | None = None
+_xla: ctypes.CDLL | None = None
 
 
 def built_for_tensorflow() -> str | None:
@@ -149,10 +151,69 @@ def library_path() -> str:
     return str(path)
 
 
+def _load_ops() -> Any:
+    if _ops is not None:
+        return _ops
+    path = library_path()
+    import tensorflow as tf
+
+    importlib.import_module("tf_tvm_ops.ops")
+    return tf.load_op_library(path)
+
+
+def _load_xla() -> None:
+    """Load the XLA kernels, after the ops."""
+    global _xla
+    if _xla is not None:
+        return
+    path = _ROOT / "lib" / "libtf_tvm_ops_xla.so"
+    if not path.is_file():
+        raise ImportError(
+            f"{path} is missing: tf_tvm_ops was built without XLA; build it again with "
+            "-DTF_TVM_OPS_WITH_XLA=ON."
+        )
+    try:
+        # What it links against, TensorFlow has loaded already.
+        library = ctypes.CDLL(str(path))
+        register = library.TfTvmOpsRegisterXla
+    except (OSError, AttributeError) as error:
+        raise ImportError(
+            f"The XLA kernels of tf_tvm_ops could not be loaded ({error}): "
+            "install tf_tvm_ops again."
+        ) from error
+    register.restype = ctypes.c_char_p
+    problem = register()
+    if problem is not None:
+        raise ImportError(f"{path} was not used: {problem.decode()}.")
+    _xla = library
+
+
+def _xla_wanted() -> bool:
+    try:
+        return config.XLA.get() == "on"
+    except ValueError as error:
+        warnings.warn(f"{error}, which is used", RuntimeWarning, stacklevel=4)
+        return config.XLA.default == "on"
+
+
+def _load_xla_or_warn() -> None:
+    try:
+        _load_xla()
+    except ImportError as error:
+        warnings.warn(
+            f"{error} The ops of tf_tvm_ops work, but XLA cannot compile them (jit_compile=True, "
+            f"auto-clustering); set {config.XLA.name}=off if that is what you want.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
 def load() -> Any:
     """Load the op library into TensorFlow and return its generated ops module.
 
-    May be called any number of times, from any thread.
+    The XLA kernels are loaded too, which takes a few milliseconds, unless ``TF_TVM_OPS_XLA`` is
+    ``off``. If they cannot be, a warning says why, and the ops work everywhere but in what XLA
+    compiles. May be called any number of times, from any thread.
 
     Raises
     ------
@@ -166,12 +227,35 @@ def load() -> Any:
         return _ops
     with _lock:
         if _ops is None:
-            path = library_path()
-            import tensorflow as tf
-
-            importlib.import_module("tf_tvm_ops.ops")
-            _ops = tf.load_op_library(path)
+            ops = _load_ops()
+            if _xla_wanted():
+                _load_xla_or_warn()
+            # Last, since other threads stop waiting at the sight of it.
+            _ops = ops
     return _ops
+
+
+def load_xla() -> None:
+    """Load the op library and the XLA kernels of its ops.
+
+    With them XLA compiles the ops, in functions with ``jit_compile=True`` and in auto-clustering.
+    `load` does this by itself unless ``TF_TVM_OPS_XLA`` is ``off``; it is for those who set that,
+    or who load the op library with ``tf.load_op_library``. May be called any number of times, from
+    any thread, also after XLA compiled something.
+
+    Raises
+    ------
+    ImportError
+        As `library_path`; or if the library with the XLA kernels is missing, cannot be opened, or
+        is already loaded from another path.
+    tf.errors.FailedPreconditionError
+        If a copy of the op library is already loaded from another path.
+    """
+    global _ops
+    with _lock:
+        ops = _load_ops()
+        _load_xla()
+        _ops = ops
 
 
 def cmake_dir() -> str:

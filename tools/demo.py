@@ -228,7 +228,8 @@ def _measure(layer: Layer, threads: int, table: Table) -> float:
 
 def _softmax(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     powers = np.exp(x - x.max(-1, keepdims=True))
-    return np.divide(powers, powers.sum(-1, keepdims=True), dtype=np.float64)
+    result: npt.NDArray[np.float64] = np.divide(powers, powers.sum(-1, keepdims=True))
+    return result
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ _PLAIN_INTERVAL_SECONDS = 5.0
     "--target",
     "targets",
     multiple=True,
-    help="cpu:x86-64-v3, cpu:x86-64-v4; several times for several images in the pack. "
+    help="cpu:x86-64-v3, cpu:x86-64-v4, cpu:x86-64-v4-bf16; several times for several images. "
     "Default: every one that this machine can run.",
 )
 @click.option(
@@ -45,6 +45,11 @@ _PLAIN_INTERVAL_SECONDS = 5.0
     is_flag=True,
     help="Leave out targets that this machine cannot run and so cannot check, instead of refusing.",
 )
+@click.option(
+    "--all-generic",
+    is_flag=True,
+    help="Generic kernels for every dtype, not only for those of the tables.",
+)
 def generate(
     shape_files: tuple[Path, ...],
     targets: tuple[str, ...],
@@ -52,6 +57,7 @@ def generate(
     cache: Path | None,
     jobs: int | None,
     skip_unverifiable: bool,
+    all_generic: bool,
 ) -> None:
     """Compile a kernel for every product in shape tables, check each, write a pack.
 
@@ -80,6 +86,7 @@ def generate(
                 out,
                 cache,
                 skip_unverifiable=skip_unverifiable,
+                all_generic=all_generic,
                 jobs=jobs,
                 report=report,
             )

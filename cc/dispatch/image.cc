@@ -50,6 +50,13 @@ TVMFFIAny Pointer(const void* pointer) {
   return any;
 }
 
+TVMFFIAny Real(double real) {
+  TVMFFIAny any{};
+  any.type_index = kTVMFFIFloat;
+  any.v_float64 = real;
+  return any;
+}
+
 TVMFFIAny Integer(int64_t integer) {
   TVMFFIAny any{};
   any.type_index = kTVMFFIInt;
@@ -74,8 +81,9 @@ std::string PackKernel::Call(const KernelArgs& args) const {
       return "kernel " + entry_.symbol + ": no memory for its workspace of " +
              std::to_string(entry_.workspace_bytes) + " bytes";
     }
-    const std::array<TVMFFIAny, 19> values{Pointer(args.lhs),
+    const std::array<TVMFFIAny, 25> values{Pointer(args.lhs),
                                            Pointer(args.rhs),
+                                           Pointer(args.addend),
                                            Pointer(args.out),
                                            Pointer(workspace),
                                            Integer(args.begin),
@@ -87,13 +95,18 @@ std::string PackKernel::Call(const KernelArgs& args) const {
                                            Integer(args.rhs_batch_stride),
                                            Integer(args.rhs_head_stride),
                                            Integer(args.rhs_stride),
+                                           Integer(args.addend_batch_stride),
+                                           Integer(args.addend_head_stride),
+                                           Integer(args.addend_stride),
+                                           Integer(static_cast<int64_t>(args.addend_kind)),
                                            Integer(args.out_batch_stride),
                                            Integer(args.out_head_stride),
                                            Integer(args.out_stride),
+                                           Real(args.scale),
                                            Integer(args.m),
                                            Integer(args.n),
                                            Integer(args.k)};
-    constexpr int32_t kFixedCount = 16;  // without m, n and k
+    constexpr int32_t kFixedCount = 22;  // without m, n and k
     const auto count =
         entry_.problem.is_generic() ? static_cast<int32_t>(values.size()) : kFixedCount;
     TVMFFIAny result{};

@@ -12,14 +12,27 @@ namespace tf_tvm_ops {
 
 // Version of the argument list below; a pack made for another one is refused. kernels/compute.py
 // builds the callee and names the same version.
-constexpr int kKernelAbi = 1;
+constexpr int kKernelAbi = 2;
 
-// The arguments of a kernel, in the order in which they are passed through tvm-ffi. All strides
-// count elements. Flattened batch index i in [begin, end) stands for batch i / heads and head
-// i % heads; a broadcast operand has stride 0 there.
+// What a kernel adds to the scaled product.
+enum class AddendKind : uint8_t {
+  kNone = 0,
+  kMatrix = 1,  // addend[m, n], contiguous in n
+  kColumn = 2   // addend[m], the same for every n
+};
+
+// The arguments of a kernel, in the order in which they are passed through tvm-ffi (a pointer to
+// the thread's workspace stands between out and begin). All strides count elements. Flattened batch
+// index i in [begin, end) stands for batch i / heads and head i % heads; a broadcast operand has
+// stride 0 there.
+//
+//   out[m, n] = scale * sum over k of lhs[m, k] * rhs[k, n] + addend[m, n]
+//
+// 16-bit types are multiplied, scaled and added in float32 and rounded once, float64 in float64.
 struct KernelArgs {
   const void* lhs;
   const void* rhs;
+  const void* addend;  // may be null if the kind is kNone
   void* out;
   int64_t begin;
   int64_t end;
@@ -30,9 +43,14 @@ struct KernelArgs {
   int64_t rhs_batch_stride;
   int64_t rhs_head_stride;
   int64_t rhs_stride;  // of the dimension that is not contiguous
+  int64_t addend_batch_stride;
+  int64_t addend_head_stride;
+  int64_t addend_stride;  // of m, 0 if every row gets the same
+  AddendKind addend_kind;
   int64_t out_batch_stride;
   int64_t out_head_stride;
   int64_t out_stride;  // of m; n is contiguous
+  double scale;
   // Passed to generic kernels only.
   int64_t m;
   int64_t n;

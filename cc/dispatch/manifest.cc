@@ -157,7 +157,6 @@ std::string CheckedString(const Node& node, bool (*is_valid)(const std::string&)
 
 Problem ReadProblem(const Node& node) {
   Problem problem;
-  problem.epilogue = node.Member("epilogue").AsEnum<Epilogue>();
   problem.dtype = node.Member("dtype").AsEnum<DType>();
   problem.lhs_contiguous = node.Member("lhs").AsEnum<LhsContiguous>();
   problem.rhs_contiguous = node.Member("rhs").AsEnum<RhsContiguous>();

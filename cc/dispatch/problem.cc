@@ -6,8 +6,8 @@ namespace tf_tvm_ops {
 namespace {
 
 // The names of an enum whose values count from 0.
-constexpr std::array<const char*, 1> kDTypeNames{"float32"};
-constexpr std::array<const char*, 1> kEpilogueNames{"none"};
+constexpr std::array<const char*, 4> kDTypeNames{"float32", "float16", "bfloat16", "float64"};
+constexpr std::array<int64_t, 4> kDTypeBytes{4, 2, 2, 8};
 constexpr std::array<const char*, 2> kLhsNames{"k", "m"};
 constexpr std::array<const char*, 2> kRhsNames{"n", "k"};
 
@@ -25,20 +25,18 @@ bool ParseFrom(const std::array<const char*, N>& names, std::string_view name, E
 }  // namespace
 
 const char* Name(DType value) { return kDTypeNames[static_cast<size_t>(value)]; }
-const char* Name(Epilogue value) { return kEpilogueNames[static_cast<size_t>(value)]; }
 const char* Name(LhsContiguous value) { return kLhsNames[static_cast<size_t>(value)]; }
 const char* Name(RhsContiguous value) { return kRhsNames[static_cast<size_t>(value)]; }
 
 bool Parse(std::string_view name, DType* value) { return ParseFrom(kDTypeNames, name, value); }
-bool Parse(std::string_view name, Epilogue* value) {
-  return ParseFrom(kEpilogueNames, name, value);
-}
 bool Parse(std::string_view name, LhsContiguous* value) {
   return ParseFrom(kLhsNames, name, value);
 }
 bool Parse(std::string_view name, RhsContiguous* value) {
   return ParseFrom(kRhsNames, name, value);
 }
+
+int64_t ElementBytes(DType dtype) { return kDTypeBytes[static_cast<size_t>(dtype)]; }
 
 std::string Problem::ToString() const {
   std::string text = Name(dtype);
@@ -48,12 +46,11 @@ std::string Problem::ToString() const {
     text += " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
   }
   text += std::string(" lhs:") + Name(lhs_contiguous) + " rhs:" + Name(rhs_contiguous);
-  if (epilogue != Epilogue::kNone) text += std::string(" ") + Name(epilogue);
   return text;
 }
 
 bool operator==(const Problem& a, const Problem& b) {
-  return a.m == b.m && a.n == b.n && a.k == b.k && a.dtype == b.dtype && a.epilogue == b.epilogue &&
+  return a.m == b.m && a.n == b.n && a.k == b.k && a.dtype == b.dtype &&
          a.lhs_contiguous == b.lhs_contiguous && a.rhs_contiguous == b.rhs_contiguous;
 }
 
@@ -62,9 +59,8 @@ size_t ProblemHash::operator()(const Problem& problem) const {
   // multiplier is 2^64 divided by the golden ratio.
   constexpr uint64_t kSpread = 0x9E3779B97F4A7C15u;
   uint64_t hash = static_cast<uint64_t>(problem.dtype) |
-                  static_cast<uint64_t>(problem.epilogue) << 8 |
-                  static_cast<uint64_t>(problem.lhs_contiguous) << 16 |
-                  static_cast<uint64_t>(problem.rhs_contiguous) << 24;
+                  static_cast<uint64_t>(problem.lhs_contiguous) << 8 |
+                  static_cast<uint64_t>(problem.rhs_contiguous) << 16;
   for (const int64_t extent : {problem.m, problem.n, problem.k}) {
     hash = (hash ^ static_cast<uint64_t>(extent)) * kSpread;
     hash ^= hash >> 32;

@@ -11,10 +11,7 @@
 
 namespace tf_tvm_ops {
 
-enum class DType : uint8_t { kFloat32 };
-
-// What follows the product inside the same kernel.
-enum class Epilogue : uint8_t { kNone };
+enum class DType : uint8_t { kFloat32, kFloat16, kBfloat16, kFloat64 };
 
 // The dimension of an operand whose elements are neighbours in memory.
 enum class LhsContiguous : uint8_t { kK, kM };
@@ -22,20 +19,18 @@ enum class RhsContiguous : uint8_t { kN, kK };
 
 // Their names in manifests and in Python, and back; a Parse that returns false leaves *value alone.
 TF_TVM_OPS_EXPORT const char* Name(DType value);
-TF_TVM_OPS_EXPORT const char* Name(Epilogue value);
 TF_TVM_OPS_EXPORT const char* Name(LhsContiguous value);
 TF_TVM_OPS_EXPORT const char* Name(RhsContiguous value);
 TF_TVM_OPS_EXPORT bool Parse(std::string_view name, DType* value);
-TF_TVM_OPS_EXPORT bool Parse(std::string_view name, Epilogue* value);
 TF_TVM_OPS_EXPORT bool Parse(std::string_view name, LhsContiguous* value);
 TF_TVM_OPS_EXPORT bool Parse(std::string_view name, RhsContiguous* value);
 
-inline int64_t ElementBytes(DType) { return 4; }
+TF_TVM_OPS_EXPORT int64_t ElementBytes(DType dtype);
 
-// The lookup key of a kernel: out[m, n] = sum over k of lhs[m, k] * rhs[k, n].
+// The lookup key of a kernel: out[m, n] = sum over k of lhs[m, k] * rhs[k, n]. Batches, strides,
+// scale and addend are left to run time: one kernel serves them all.
 struct TF_TVM_OPS_EXPORT Problem {
   DType dtype = DType::kFloat32;
-  Epilogue epilogue = Epilogue::kNone;
   LhsContiguous lhs_contiguous = LhsContiguous::kK;
   RhsContiguous rhs_contiguous = RhsContiguous::kN;
   int64_t m = 0;

@@ -2,7 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/dispatch/config.h"
-#include "tensorflow/core/util/util.h"
+#include "cc/ops/stock_kernel.h"
+#include "tensorflow/core/framework/types.pb.h"
 
 namespace tf_tvm_ops {
 namespace {
@@ -10,18 +11,32 @@ namespace {
 // Multiply-adds that take about as long as what stock spends on a call before it computes.
 constexpr int64_t kFewMultiplyAdds = 1 << 17;
 
-// As measured with tools/bench on a machine with AVX-512, batches of 1 to 512, M and N of 1 to
-// 512, K of 11 to 512.
-bool GenericExpectedFaster(const Plan& plan) {
-  static const bool onednn = tensorflow::IsMKLEnabled();
-  const Problem& problem = plan.problem();
-  const int64_t matrix = problem.m * problem.n * problem.k;
-  if (matrix * plan.size() <= kFewMultiplyAdds) return true;
-  // Neither oneDNN nor Eigen is at its best with a single row, unless it is a long one that they
-  // share among threads.
-  if (problem.m == 1) return matrix <= kFewMultiplyAdds;
-  // oneDNN blocks better than a kernel of unknown extents can; Eigen takes one matrix at a time.
-  return !onednn && plan.size() > 1;
+// As measured with tools/bench on a machine with AVX-512, batches of 1 to 2048, M and N of 1 to
+// 2048, K of 8 to 768.
+bool GenericExpectedFaster(const Product& product, int64_t matrices) {
+  const int64_t matrix = product.m * product.n * product.k;
+  if (matrix * matrices <= kFewMultiplyAdds) return true;
+  switch (product.dtype) {
+    case DType::kFloat32: {
+      // Neither oneDNN nor Eigen is at its best with a single row, unless it is a long one that
+      // they share among threads.
+      if (product.m == 1) return matrix <= kFewMultiplyAdds;
+      // oneDNN blocks better than a kernel of unknown extents can; Eigen takes one matrix at a
+      // time.
+      static const bool onednn = OneDnnTakes(tensorflow::DT_FLOAT);
+      return !onednn && matrices > 1;
+    }
+    case DType::kBfloat16: {
+      // oneDNN uses instructions that generic kernels do not, except for a single row. With scale
+      // or addend its operands would have to be converted to float32 first.
+      static const bool onednn = OneDnnTakes(tensorflow::DT_BFLOAT16);
+      return !onednn || product.m == 1 || product.scale != 1 || product.has_addend;
+    }
+    case DType::kFloat16:
+    case DType::kFloat64:
+      break;
+  }
+  return true;
 }
 
 }  // namespace
@@ -54,12 +69,14 @@ Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback
   }
   choice.refusal = shapes.refusal;
   if (choice.refusal == Refusal::kNone) choice.refusal = Plan::Make(product, &choice.plan);
+  // A kernel would round to 16 bits before the addend is added; stock can be asked for float32.
+  if (shapes.enlarged && ElementBytes(product.dtype) == 2) choice.refusal = Refusal::kLayout;
   if (choice.refusal != Refusal::kNone) return choice;
 
   const Problem& problem = choice.plan.problem();
   choice.kernel = dispatcher.FindReady(problem, &choice.refusal);
   if (choice.kernel == nullptr && fallback != Fallback::kStock &&
-      (fallback == Fallback::kGeneric || GenericExpectedFaster(choice.plan))) {
+      (fallback == Fallback::kGeneric || GenericExpectedFaster(product, choice.plan.size()))) {
     Refusal no_generic;
     choice.kernel = dispatcher.FindReady(problem.Generic(), &no_generic);
   }

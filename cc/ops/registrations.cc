@@ -28,7 +28,8 @@ bool RegisterOnce() noexcept {
       RefuseSecondCopy();
       return false;
     }
-    RegisterBatchMatMul();
+    RegisterBatchMatMulOps();
+    RegisterBatchMatMulKernels();
     return true;
   } catch (const std::exception& e) {
     Log(Severity::kError, e.what());

@@ -1,11 +1,12 @@
-// The ops of this library, one function each; registrations.cc calls them.
+// The ops of this library; registrations.cc calls these.
 #ifndef TF_TVM_OPS_CC_OPS_REGISTRATIONS_H_
 #define TF_TVM_OPS_CC_OPS_REGISTRATIONS_H_
 
 namespace tf_tvm_ops {
 
-// Each registers one op and its kernels with TensorFlow.
-void RegisterBatchMatMul();
+// Each registers with TensorFlow, once in a process: the definitions of the ops, and their kernels.
+void RegisterBatchMatMulOps();
+void RegisterBatchMatMulKernels();
 
 }  // namespace tf_tvm_ops
 

@@ -15,8 +15,9 @@ namespace tf_tvm_ops {
 namespace {
 
 // A small matrix keeps a core at about 20 multiply-adds per cycle of the 32 that two 16-wide units
-// could do, and reads operands from the second-level cache.
+// could do, and reads operands from the second-level cache. Vectors hold half as many float64.
 constexpr int64_t kMultiplyAddsPerCycle = 20;
+constexpr int64_t kMultiplyAddsPerCycleFloat64 = 10;
 constexpr int64_t kBytesPerCycle = 40;
 constexpr int64_t kOverheadCycles = 20;
 
@@ -84,8 +85,10 @@ std::string RunOnThreads(tensorflow::thread::ThreadPool* pool, int64_t threads, 
 
 int64_t CyclesPerMatrix(const Product& product) {
   const int64_t m = product.m, n = product.n, k = product.k;
-  const int64_t bytes = 4 * (m * k + k * n + m * n);
-  return kOverheadCycles + m * n * k / kMultiplyAddsPerCycle + bytes / kBytesPerCycle;
+  const int64_t bytes = ElementBytes(product.dtype) * (m * k + k * n + m * n);
+  const int64_t multiply_adds =
+      product.dtype == DType::kFloat64 ? kMultiplyAddsPerCycleFloat64 : kMultiplyAddsPerCycle;
+  return kOverheadCycles + m * n * k / multiply_adds + bytes / kBytesPerCycle;
 }
 
 absl::Status RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,

@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "cc/ops/matmul_attrs.h"
 #include "cc/ops/matmul_shapes.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tvm_ops {
 
@@ -17,22 +19,35 @@ namespace tf_tvm_ops {
 // copied (stock aborts the process on them), and the oneDNN kernel, which writes out of bounds for
 // some broadcast shapes such as [13,1,3,4] x [4,16], is given plain three-dimensional products
 // only; those that cannot be expressed so go to the Eigen kernel.
+//
+// 16-bit operands are converted to float32 where the product would else be rounded more than once:
+// before scale and addend and after them, or, in bfloat16 by Eigen, in the middle of sums.
 class StockBatchMatMul {
  public:
-  static absl::Status Make(tensorflow::OpKernelConstruction* ctx, tensorflow::DataType dtype,
-                           bool adj_x, bool adj_y, std::unique_ptr<StockBatchMatMul>* stock);
+  static absl::Status Make(tensorflow::OpKernelConstruction* ctx, const MatMulAttrs& attrs,
+                           std::unique_ptr<StockBatchMatMul>* stock);
 
-  // Computes `shapes` of inputs 0 and 1 of `ctx` and sets output 0. None of M, N, K, nor the
-  // number of matrices may be 0.
-  absl::Status Run(tensorflow::OpKernelContext* ctx, const MatMulShapes& shapes) const;
+  // Computes lhs·rhs of inputs 0 and 1 of `ctx`, without scale or addend, of shape
+  // shapes.product_shape. None of M, N, K, nor the number of matrices may be 0. The dtype is that
+  // of the op if the product is rounded once, and else float32.
+  absl::Status Run(tensorflow::OpKernelContext* ctx, const MatMulShapes& shapes,
+                   tensorflow::Tensor* product) const;
 
  private:
+  struct Kernel {
+    tensorflow::DataType dtype = tensorflow::DT_INVALID;
+    std::unique_ptr<tensorflow::OpKernel> op;
+  };
+
   StockBatchMatMul() = default;
 
-  bool adj_x_ = false;
-  std::unique_ptr<tensorflow::OpKernel> eigen_;
-  std::unique_ptr<tensorflow::OpKernel> onednn_;  // null where stock would not use it
+  MatMulAttrs attrs_;
+  Kernel eigen_;
+  Kernel onednn_;  // without an op where stock would not use it
 };
+
+// Whether TensorFlow multiplies matrices of this dtype with oneDNN here.
+bool OneDnnTakes(tensorflow::DataType dtype);
 
 }  // namespace tf_tvm_ops
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -15,40 +17,75 @@ namespace {
 
 namespace py = pybind11;
 
-std::string ShapeText(const py::array& array) {
-  return py::str(py::tuple(array.attr("shape"))).cast<std::string>();
+constexpr char kDTypesText[] = "float32, float16, bfloat16 or float64";
+
+std::string Text(const py::handle& object) { return py::str(object).cast<std::string>(); }
+
+std::string ShapeText(const py::array& array) { return Text(array.attr("shape")); }
+
+std::string ShapeText(const std::vector<py::ssize_t>& shape) {
+  py::tuple tuple(shape.size());
+  for (size_t i = 0; i < shape.size(); ++i) tuple[i] = shape[i];
+  return Text(tuple);
 }
 
-py::array CheckedOperand(const char* name, const py::object& object) {
-  if (!py::isinstance<py::array>(object)) {
-    throw py::type_error(std::string(name) + ": expected a numpy.ndarray of float32, got " +
-                         py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
-                         "; convert it with numpy.asarray(..., dtype='float32')");
-  }
-  auto array = py::reinterpret_borrow<py::array>(object);
-  if (!py::isinstance<py::array_t<float>>(array)) {
-    throw py::type_error(std::string(name) + ": expected dtype float32, got " +
-                         py::str(array.dtype()).cast<std::string>() +
-                         "; convert it with .astype('float32')");
-  }
-  if (array.ndim() < 2) {
-    throw py::value_error(std::string(name) + ": expected 2 or more dimensions, got shape " +
-                          ShapeText(array));
-  }
-  return array;
+py::array CheckedArray(const char* name, const py::object& object) {
+  if (py::isinstance<py::array>(object)) return py::reinterpret_borrow<py::array>(object);
+  throw py::type_error(std::string(name) + ": expected a numpy.ndarray of " + kDTypesText +
+                       ", got " + Text(py::type::of(object).attr("__name__")) +
+                       "; convert it with numpy.asarray(..., dtype='float32')");
 }
 
-py::array CheckedOutput(const py::object& object, const std::vector<py::ssize_t>& shape) {
-  py::array array = CheckedOperand("out", object);
-  const auto rank = static_cast<size_t>(array.ndim());
-  if (rank != shape.size() || !std::equal(shape.begin(), shape.end(), array.shape())) {
-    py::tuple expected(shape.size());
-    for (size_t i = 0; i < shape.size(); ++i) expected[i] = shape[i];
-    throw py::value_error("out: expected shape " + py::str(expected).cast<std::string>() +
-                          ", got " + ShapeText(array));
+// The type of scalars is asked for its name, since NumPy knows nothing more of bfloat16, and not
+// the dtype, whose name is computed in Python: interpreting Python may give up the lock (gil.h).
+bool ParseDType(const py::dtype& dtype, DType* value) {
+  const char order = dtype.byteorder();
+  return (order == '=' || order == '|') &&
+         Parse(dtype.attr("type").attr("__name__").cast<std::string>(), value) &&
+         dtype.itemsize() == ElementBytes(*value);
+}
+
+DType CheckedDType(const char* name, const py::array& array) {
+  DType dtype{};
+  if (ParseDType(array.dtype(), &dtype)) return dtype;
+  throw py::type_error(std::string(name) + ": expected dtype " + kDTypesText + ", got " +
+                       Text(array.dtype()) + "; convert it with .astype('float32')");
+}
+
+// An array of the same dtype as lhs.
+py::array CheckedLikeLhs(const char* name, const py::object& object, DType lhs_dtype) {
+  py::array array = CheckedArray(name, object);
+  DType dtype{};
+  if (ParseDType(array.dtype(), &dtype) && dtype == lhs_dtype) return array;
+  throw py::type_error(std::string(name) + ": expected dtype " + Name(lhs_dtype) +
+                       ", that of lhs, got " + Text(array.dtype()) +
+                       "; convert it with .astype(lhs.dtype)");
+}
+
+void CheckRank(const char* name, const py::array& array) {
+  if (array.ndim() >= 2) return;
+  throw py::value_error(std::string(name) + ": expected 2 or more dimensions, got shape " +
+                        ShapeText(array));
+}
+
+void CheckOutput(const py::array& out, const std::vector<py::ssize_t>& shape) {
+  if (static_cast<size_t>(out.ndim()) != shape.size() ||
+      !std::equal(shape.begin(), shape.end(), out.shape())) {
+    throw py::value_error("out: expected shape " + ShapeText(shape) + ", got " + ShapeText(out));
   }
-  if (!array.writeable()) throw py::value_error("out: expected a writeable array");
-  return array;
+  if (!out.writeable()) throw py::value_error("out: expected a writeable array");
+}
+
+void CheckAddend(const py::array& addend, const std::vector<py::ssize_t>& shape) {
+  const py::ssize_t missing = static_cast<py::ssize_t>(shape.size()) - addend.ndim();
+  bool fits = missing >= 0;
+  for (py::ssize_t i = 0; fits && i < addend.ndim(); ++i) {
+    fits = addend.shape(i) == 1 || addend.shape(i) == shape[static_cast<size_t>(missing + i)];
+  }
+  if (!fits) {
+    throw py::value_error("addend of shape " + ShapeText(addend) +
+                          " cannot be broadcast to the shape of the result, " + ShapeText(shape));
+  }
 }
 
 // The batch shape that both broadcast to.
@@ -69,43 +106,102 @@ std::vector<py::ssize_t> BroadcastBatch(const py::array& lhs, const py::array& r
   return batch;
 }
 
-constexpr py::ssize_t kElementBytes = sizeof(float);
+// The stride of dimension `i` of the `rank` of the result, in elements; 0 where the array is
+// broadcast.
+int64_t Stride(const py::array& array, py::ssize_t i, py::ssize_t rank) {
+  const py::ssize_t own = i - (rank - array.ndim());
+  return own < 0 || array.shape(own) == 1 ? 0 : array.strides(own) / array.itemsize();
+}
 
-// The strides of the matrices, in elements. False if the address, or a stride that matters, is no
-// whole number of elements.
-bool FillOperand(const py::array& array, Operand* operand) {
-  operand->data = array.data();
-  if (reinterpret_cast<uintptr_t>(operand->data) % alignof(float) != 0) return false;
-  const py::ssize_t rank = array.ndim();
-  for (py::ssize_t i = 0; i < rank; ++i) {
-    if (array.shape(i) > 1 && array.strides(i) % kElementBytes != 0) return false;
+// Whether the address, and the strides that matter, are whole numbers of elements.
+bool HasWholeElements(const py::array& array) {
+  if (reinterpret_cast<uintptr_t>(array.data()) % static_cast<size_t>(array.itemsize()) != 0) {
+    return false;
   }
-  operand->row_stride = array.strides(rank - 2) / kElementBytes;
-  operand->column_stride = array.strides(rank - 1) / kElementBytes;
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) {
+    if (array.shape(i) > 1 && array.strides(i) % array.itemsize() != 0) return false;
+  }
   return true;
 }
 
-// The stride of batch dimension `i` of `batch_rank`, in elements; 0 where the array is broadcast.
-int64_t BatchStride(const py::array& array, py::ssize_t i, py::ssize_t batch_rank) {
-  const py::ssize_t own = i - (batch_rank - (array.ndim() - 2));
-  return own < 0 || array.shape(own) == 1 ? 0 : array.strides(own) / kElementBytes;
+// The strides of the matrices, in elements, as written in the array even if an extent is 1.
+void FillOperand(const py::array& array, Operand* operand) {
+  operand->row_stride = array.strides(array.ndim() - 2) / array.itemsize();
+  operand->column_stride = array.strides(array.ndim() - 1) / array.itemsize();
 }
 
-// Fills in all but m, n and k. Returns Refusal::kNone or the reason against.
-Refusal FillProduct(const py::array& lhs, const py::array& rhs, const py::array& out,
-                    Product* product) {
-  if (!FillOperand(lhs, &product->lhs) || !FillOperand(rhs, &product->rhs) ||
-      !FillOperand(out, &product->out)) {
+char* CopyRowMajor(const char* from, const py::ssize_t* shape, const py::ssize_t* strides,
+                   size_t rank, size_t element_bytes, char* to) {
+  if (rank == 0) {
+    std::memcpy(to, from, element_bytes);
+    return to + element_bytes;
+  }
+  for (py::ssize_t i = 0; i < *shape; ++i) {
+    to = CopyRowMajor(from + i * *strides, shape + 1, strides + 1, rank - 1, element_bytes, to);
+  }
+  return to;
+}
+
+// A copy in row-major order. Not NumPy's, which would give up the lock without the care of gil.h.
+py::array RowMajorCopy(const py::array& array) {
+  const std::vector<py::ssize_t> shape(array.shape(), array.shape() + array.ndim());
+  const std::vector<py::ssize_t> strides(array.strides(), array.strides() + array.ndim());
+  const auto element_bytes = static_cast<size_t>(array.itemsize());
+  const auto* from = static_cast<const char*>(array.data());
+  py::array copy(array.dtype(), shape);
+  auto* to = static_cast<char*>(copy.mutable_data());
+  WithoutGil(
+      [&] { CopyRowMajor(from, shape.data(), strides.data(), shape.size(), element_bytes, to); });
+  return copy;
+}
+
+// What is multiplied and where it goes. The addend may be missing.
+struct Arrays {
+  py::array lhs;
+  py::array rhs;
+  std::optional<py::array> addend;
+  py::array out;
+};
+
+// A plan for the arrays, given a product with its dtype, extents and scale. Returns Refusal::kNone
+// or the reason against.
+Refusal MakePlan(const Arrays& arrays, Product product, Plan* plan) {
+  const auto& [lhs, rhs, addend, out] = arrays;
+  if (!HasWholeElements(lhs) || !HasWholeElements(rhs) || !HasWholeElements(out)) {
     return Refusal::kLayout;
   }
-  const py::ssize_t batch_rank = out.ndim() - 2;
-  for (py::ssize_t i = 0; i < batch_rank; ++i) {
-    if (!product->AddBatchDim(out.shape(i), BatchStride(lhs, i, batch_rank),
-                              BatchStride(rhs, i, batch_rank), BatchStride(out, i, batch_rank))) {
+  FillOperand(lhs, &product.lhs);
+  FillOperand(rhs, &product.rhs);
+  FillOperand(out, &product.out);
+  const py::ssize_t rank = out.ndim();
+  product.has_addend = addend.has_value();
+  if (product.has_addend) {
+    if (!HasWholeElements(*addend)) return Refusal::kLayout;
+    product.addend.row_stride = Stride(*addend, rank - 2, rank);
+    product.addend.column_stride = Stride(*addend, rank - 1, rank);
+  }
+  for (py::ssize_t i = 0; i < rank - 2; ++i) {
+    if (!product.AddBatchDim(out.shape(i), Stride(lhs, i, rank), Stride(rhs, i, rank),
+                             Stride(out, i, rank), addend ? Stride(*addend, i, rank) : 0)) {
       return Refusal::kRank;
     }
   }
-  return Refusal::kNone;
+  return Plan::Make(product, plan);
+}
+
+// The same, after the addend was copied if its layout is what is in the way.
+Refusal MakePlan(const Product& product, Arrays* arrays, Plan* plan) {
+  Refusal refusal = MakePlan(*arrays, product, plan);
+  if (refusal == Refusal::kLayout && arrays->addend.has_value()) {
+    arrays->addend = RowMajorCopy(*arrays->addend);
+    refusal = MakePlan(*arrays, product, plan);
+  }
+  if (refusal == Refusal::kNone) {
+    plan->Bind(arrays->lhs.data(), arrays->rhs.data(),
+               arrays->addend.has_value() ? arrays->addend->data() : nullptr,
+               arrays->out.mutable_data());
+  }
+  return refusal;
 }
 
 const Kernel* ChooseKernel(const Dispatcher& dispatcher, const Problem& problem, bool generic_only,
@@ -153,17 +249,20 @@ void ThrowLookupError(const std::string& message) {
 }
 
 MatMulResult MatMul(const Dispatcher& dispatcher, const py::object& lhs_object,
-                    const py::object& rhs_object, const py::object& out_object, int threads,
-                    const std::string& choice) {
-  if (threads < 1) {
-    throw py::value_error("threads: expected 1 or more, got " + std::to_string(threads));
+                    const py::object& rhs_object, const MatMulOptions& options) {
+  if (options.threads < 1) {
+    throw py::value_error("threads: expected 1 or more, got " + std::to_string(options.threads));
   }
-  if (choice != "auto" && choice != "generic") {
-    throw py::value_error("kernel: expected 'auto' or 'generic', got '" + choice + "'");
+  if (options.kernel != "auto" && options.kernel != "generic") {
+    throw py::value_error("kernel: expected 'auto' or 'generic', got '" + options.kernel + "'");
   }
-  const py::array lhs = CheckedOperand("lhs", lhs_object);
-  const py::array rhs = CheckedOperand("rhs", rhs_object);
+  const py::array lhs = CheckedArray("lhs", lhs_object);
+  CheckRank("lhs", lhs);
   Product product;
+  product.dtype = CheckedDType("lhs", lhs);
+  product.scale = options.scale;
+  const py::array rhs = CheckedLikeLhs("rhs", rhs_object, product.dtype);
+  CheckRank("rhs", rhs);
   product.m = lhs.shape(lhs.ndim() - 2);
   product.k = lhs.shape(lhs.ndim() - 1);
   product.n = rhs.shape(rhs.ndim() - 1);
@@ -175,25 +274,36 @@ MatMulResult MatMul(const Dispatcher& dispatcher, const py::object& lhs_object,
   std::vector<py::ssize_t> out_shape = BroadcastBatch(lhs, rhs);
   out_shape.push_back(product.m);
   out_shape.push_back(product.n);
+  std::optional<py::array> addend;
+  if (!options.addend.is_none()) {
+    addend = CheckedLikeLhs("addend", options.addend, product.dtype);
+    CheckAddend(*addend, out_shape);
+  }
   MatMulResult result;
-  result.out =
-      out_object.is_none() ? py::array_t<float>(out_shape) : CheckedOutput(out_object, out_shape);
+  if (options.out.is_none()) {
+    result.out = py::array(lhs.dtype(), out_shape);
+  } else {
+    result.out = CheckedLikeLhs("out", options.out, product.dtype);
+    CheckOutput(result.out, out_shape);
+  }
   if (result.out.size() == 0) return result;
 
+  Arrays arrays{lhs, rhs, std::move(addend), result.out};
   Plan plan;
-  Refusal refusal = FillProduct(lhs, rhs, result.out, &product);
-  if (refusal == Refusal::kNone) refusal = Plan::Make(product, &plan);
+  Refusal refusal = MakePlan(product, &arrays, &plan);
   std::string error;
   if (refusal == Refusal::kNone) {
     // Opening an image may take a while, and so may the product.
     WithoutGil([&] {
-      result.kernel = ChooseKernel(dispatcher, plan.problem(), choice == "generic", &refusal);
-      if (result.kernel != nullptr) error = RunOnThreads(plan, *result.kernel, threads);
+      result.kernel =
+          ChooseKernel(dispatcher, plan.problem(), options.kernel == "generic", &refusal);
+      if (result.kernel != nullptr) error = RunOnThreads(plan, *result.kernel, options.threads);
     });
   }
   if (result.kernel == nullptr) {
-    ThrowLookupError("no kernel serves lhs of shape " + ShapeText(lhs) + " and rhs of shape " +
-                     ShapeText(rhs) + ": " + RefusalName(refusal));
+    ThrowLookupError(std::string("no kernel serves ") + Name(product.dtype) + " lhs of shape " +
+                     ShapeText(lhs) + " and rhs of shape " + ShapeText(rhs) + ": " +
+                     RefusalName(refusal));
   }
   if (!error.empty()) throw std::runtime_error(error);
   return result;

@@ -10,19 +10,26 @@
 
 namespace tf_tvm_ops {
 
+struct MatMulOptions {
+  pybind11::object addend = pybind11::none();  // None adds nothing
+  double scale = 1.0;
+  pybind11::object out = pybind11::none();  // None makes a new array
+  int threads = 1;
+  std::string kernel = "auto";  // the one for the problem, else the generic one; or "generic"
+};
+
 struct MatMulResult {
   pybind11::array out;
   const Kernel* kernel = nullptr;  // null if the result has no elements, so that none was needed
 };
 
-// numpy.matmul of float32 arrays of two or more dimensions, by a kernel of the dispatcher. The
-// result is put into `out`, which must overlap nothing, or into a new array if that is None.
-// `choice` is "auto" (the kernel for the problem, else the generic one) or "generic". Throws the
-// pybind11 exception for TypeError or ValueError if the operands do not fit, LookupError naming the
-// refusal if no kernel does, std::runtime_error if the kernel fails.
+// scale * numpy.matmul(lhs, rhs) + addend, by a kernel of the dispatcher. The arrays are of one of
+// the types of DType, all the same, and lhs and rhs of two or more dimensions; the addend is
+// broadcast to the result, and copied first if kernels do not take its strides. `out` must overlap
+// nothing. Throws the pybind11 exception for TypeError or ValueError if the operands do not fit,
+// LookupError naming the refusal if no kernel does, std::runtime_error if the kernel fails.
 MatMulResult MatMul(const Dispatcher& dispatcher, const pybind11::object& lhs,
-                    const pybind11::object& rhs, const pybind11::object& out, int threads,
-                    const std::string& choice);
+                    const pybind11::object& rhs, const MatMulOptions& options);
 
 // A Python exception that pybind11 has no C++ class for.
 [[noreturn]] void ThrowLookupError(const std::string& message);

@@ -209,15 +209,20 @@ void DefineDispatcher(py::module_& module) {
       .def(
           "matmul",
           [](const Dispatcher& self, const py::object& lhs, const py::object& rhs, int threads,
-             const std::string& kernel, const py::object& out) {
-            MatMulResult result = MatMul(self, lhs, rhs, out, threads, kernel);
+             const std::string& kernel, const py::object& out, const py::object& addend,
+             double scale) {
+            MatMulResult result = MatMul(self, lhs, rhs, {addend, scale, out, threads, kernel});
             return std::pair(std::move(result.out), Info(result.kernel));
           },
           py::arg("lhs"), py::arg("rhs"), py::arg("threads") = 1, py::arg("kernel") = "auto",
-          py::arg("out") = py::none(),
-          "numpy.matmul of float32 arrays of any strides and two or more dimensions, into `out`, "
-          "which must overlap nothing, or into a new array. Returns the result and the kernel that "
-          "made it, which is None for a result without elements. "
+          py::arg("out") = py::none(), py::arg("addend") = py::none(), py::arg("scale") = 1.0,
+          "scale * numpy.matmul(lhs, rhs) + addend, of float32, float16, bfloat16 (of ml_dtypes) "
+          "or "
+          "float64 arrays of any strides; lhs and rhs have two or more dimensions, and the addend "
+          "is "
+          "broadcast to the result. The result is put into `out`, which must overlap nothing, or "
+          "into a new array. Returns it and the kernel that made it, which is None for a result "
+          "without elements. "
           "Raises TypeError or ValueError if the operands do not fit, and LookupError naming the "
           "refusal if no kernel does.")
       .def("benchmark", &Benchmark, py::arg("m"), py::arg("n"), py::arg("k"), py::arg("lhs") = "k",

@@ -8,11 +8,20 @@ from ..problem import Problem
 from ..targets import Target
 from .cpu_broadcast import CpuBroadcast
 from .cpu_dot import CpuDot
+from .cpu_dot_bf16 import CpuDotBf16
 from .cpu_generic import CpuGeneric
 from .cpu_pack import CpuPack
+from .cpu_pack_bf16 import CpuPackBf16
 from .rule import Choice, Config, Rule
 
-CPU_RULES: tuple[Rule[Any], ...] = (CpuBroadcast(), CpuDot(), CpuPack(), CpuGeneric())
+CPU_RULES: tuple[Rule[Any], ...] = (
+    CpuBroadcast(),
+    CpuDotBf16(),
+    CpuDot(),
+    CpuPackBf16(),
+    CpuPack(),
+    CpuGeneric(),
+)
 """Rules for CPUs. Where several apply, the least expected cost decides, then this order."""
 
 

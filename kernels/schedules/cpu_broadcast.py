@@ -12,11 +12,12 @@ from typing import Any
 from tvm.tirx.script.builder import ir as T
 
 from .. import microkernel
-from ..compute import Index, Matrix, int64
-from ..microkernel import Columns
+from ..compute import Matrix
+from ..microkernel import BroadcastStep, Columns
 from ..problem import Problem
 from ..targets import Target
-from . import cost
+from ..vectors import Index, int64
+from . import cost, widen
 from .rule import Config, Rule
 
 
@@ -132,6 +133,7 @@ class CpuBroadcast(Rule[BroadcastConfig]):
 
     def emit(self, matrix: Matrix, target: Target, config: BroadcastConfig) -> None:
         """Blocks of columns, and in each the rows from top to bottom."""
+        matrix = widen.operands(matrix, self._widened(matrix.problem, config), target)
         columns = microkernel.cover(matrix.n, target.lanes(matrix.problem.dtype))
         for_each_column_block(
             columns,
@@ -139,13 +141,23 @@ class CpuBroadcast(Rule[BroadcastConfig]):
             lambda block: emit_rows(matrix, block, rhs_loader(matrix, block), config),
         )
 
+    def workspace_bytes(self, problem: Problem, target: Target, config: BroadcastConfig) -> int:
+        """What widened operands take."""
+        return widen.workspace_bytes(problem, self._widened(problem, config), target)
+
+    @staticmethod
+    def _widened(problem: Problem, config: BroadcastConfig) -> tuple[str, ...]:
+        # lhs is read once for each block of columns, rhs once for each tile of rows.
+        m, _, _ = problem.extents()
+        return ("lhs", "rhs") if m > config.tile_m else ("lhs",)
+
 
 def rhs_loader(matrix: Matrix, block: Sequence[Columns]) -> Callable[[Index, int], Any]:
     """Loads of ``rhs``, contiguous in N, from where it lies: see ``microkernel.broadcast_tile``."""
 
     def load_rhs(k: Index, i: int) -> Any:
         c = block[i]
-        return microkernel.load(matrix.rhs, matrix.rhs_index(k, c.start), c.lanes, c.valid)
+        return matrix.rhs.load(matrix.rhs_index(k, c.start), c.lanes, c.valid)
 
     return load_rhs
 
@@ -155,6 +167,7 @@ def emit_rows(
     block: Sequence[Columns],
     load_rhs: Callable[[Index, int], Any],
     config: BroadcastConfig,
+    step: BroadcastStep | None = None,
 ) -> None:
     """All rows of one block of columns, in tiles of nearly equal height."""
     for run in divide(matrix.m, config.tile_m):
@@ -168,6 +181,7 @@ def emit_rows(
                 load_rhs,
                 k_split=config.k_split,
                 unroll=config.unroll,
+                step=step,
             )
 
         for_each(run, tile)

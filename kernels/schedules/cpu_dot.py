@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import microkernel
-from ..compute import Index, Matrix
+from ..compute import Matrix
 from ..problem import Problem
 from ..targets import Target
-from . import cost
+from ..vectors import Index
+from . import cost, widen
 from .cpu_broadcast import Run, for_each
 from .rule import Config, Rule
 
@@ -103,6 +104,7 @@ class CpuDot(Rule[DotConfig]):
 
     def emit(self, matrix: Matrix, target: Target, config: DotConfig) -> None:
         """Runs of rows, and in each the runs of columns."""
+        matrix = widen.operands(matrix, self._widened(matrix.problem, config), target)
         lanes = microkernel.k_lanes(matrix.k, target.lanes(matrix.problem.dtype))
         for rows in pieces(matrix.m, config.tile_m):
 
@@ -110,13 +112,32 @@ class CpuDot(Rule[DotConfig]):
                 for columns in self._columns(matrix.n, rows.size, config, lanes):
 
                     def tile(first_column: Index, columns: Run = columns) -> None:
-                        microkernel.dot_tile(
-                            matrix, first_row, rows.size, first_column, columns.size, lanes
-                        )
+                        self.tile(matrix, first_row, rows.size, first_column, columns.size, lanes)
 
                     for_each(columns, tile)
 
             for_each(rows, strip)
+
+    def tile(
+        self,
+        matrix: Matrix,
+        first_row: Index,
+        rows: int,
+        first_column: Index,
+        columns: int,
+        lanes: int,
+    ) -> None:
+        """One tile of ``rows * columns`` accumulators of ``lanes`` lanes."""
+        microkernel.dot_tile(matrix, first_row, rows, first_column, columns, lanes)
+
+    def workspace_bytes(self, problem: Problem, target: Target, config: DotConfig) -> int:
+        """What widened operands take."""
+        return widen.workspace_bytes(problem, self._widened(problem, config), target)
+
+    def _widened(self, problem: Problem, config: DotConfig) -> tuple[str, ...]:
+        # lhs is read once for each run of columns, rhs once for each run of rows.
+        m, _, _ = problem.extents()
+        return ("lhs", "rhs") if m > config.tile_m else ("lhs",)
 
     @staticmethod
     def _columns(n: int, rows: int, config: DotConfig, lanes: int) -> list[Run]:

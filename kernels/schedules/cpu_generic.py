@@ -14,10 +14,11 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from .. import microkernel
-from ..compute import Index, Matrix, int64
-from ..microkernel import Accumulator, Columns
+from ..compute import WORKSPACE_ALIGNMENT, Matrix
+from ..microkernel import Columns
 from ..problem import Problem
 from ..targets import Target
+from ..vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Accumulator, Index, int64, splat
 from .cpu_broadcast import rhs_loader
 from .rule import Config, Rule
 
@@ -53,18 +54,28 @@ class CpuGeneric(Rule[GenericConfig]):
         return None if problem.is_generic else "extents fixed"
 
     def space(self, problem: Problem, target: Target) -> Iterator[GenericConfig]:
-        """One tile for each form, as large as the registers allow."""
+        """One tile for each form, as large as registers and lanes allow."""
         wide = target.vector_registers >= 32
         if problem.rhs == "n":
             yield GenericConfig(6, 4 if wide else 2)
         elif problem.lhs == "k":
-            yield GenericConfig(4 if wide else 2, 4)
+            # A result lane for each accumulator.
+            tile_m, tile_n = {16: (4, 4), 8: (2, 4), 4: (2, 2)}[target.lanes(problem.dtype)]
+            yield GenericConfig(tile_m, tile_n)
         else:
             yield GenericConfig(1, 8)
 
     def cost(self, problem: Problem, target: Target, config: GenericConfig) -> float:
         """Nothing to compare: there is one config."""
         return 0.0
+
+    def workspace_bytes(self, problem: Problem, target: Target, config: GenericConfig) -> int:
+        """The sums of a tile whose vectors run along M."""
+        if problem.rhs == "n" or problem.lhs == "k":
+            return 0
+        element = ELEMENT_BYTES[COMPUTE_DTYPES[problem.dtype]]
+        size = config.tile_n * target.lanes(problem.dtype) * element
+        return -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
 
     def emit(self, matrix: Matrix, target: Target, config: GenericConfig) -> None:
         """The form that fits the layout."""
@@ -122,19 +133,21 @@ def _along_k(matrix: Matrix, lanes: int, config: GenericConfig) -> None:
 def _along_m(matrix: Matrix, lanes: int, config: GenericConfig) -> None:
     def tile(first_row: Index, first_column: Index, columns: int) -> None:
         valid = T.Bind(matrix.m - first_row)
-        sums = [Accumulator(lanes) for _ in range(columns)]
+        sums = [Accumulator(matrix.compute_dtype, lanes) for _ in range(columns)]
         with T.serial(int64(0), matrix.k) as k:
-            left = microkernel.load(matrix.lhs, matrix.lhs_index(first_row, k), lanes, valid)
+            left = matrix.lhs.load(matrix.lhs_index(first_row, k), lanes, valid)
             for column in range(columns):
-                element = T.Bind(matrix.rhs[matrix.rhs_index(k, first_column + column)])
-                sums[column].multiply_add(left, tirx.Broadcast(element, lanes))
-        for lane in range(lanes):
-            with T.If(int64(lane) < valid), T.Then():
-                for column in range(columns):
-                    index = matrix.out_index(first_row + lane, first_column + column)
-                    microkernel.store(
-                        matrix.out, index, microkernel.lane(sums[column].get(), lane), 1
-                    )
+                element = matrix.rhs.load(matrix.rhs_index(k, first_column + column), 1)
+                sums[column].multiply_add(left, splat(element, lanes))
+        # A vector of sums is a column of the result: it goes out element by element.
+        for column in range(columns):
+            matrix.workspace.store(int64(column * lanes), sums[column].get(), lanes)
+        with T.serial(int64(0), T.min(valid, int64(lanes))) as lane:
+            for column in range(columns):
+                value = matrix.workspace.load(column * lanes + lane, 1)
+                microkernel.finish(
+                    matrix, [(first_row + lane, Columns(first_column + column, 1), value)]
+                )
 
     strips = tirx.truncdiv(matrix.m + int64(lanes - 1), int64(lanes))
     with T.serial(int64(0), strips) as strip:

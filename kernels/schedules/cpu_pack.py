@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import microkernel
-from ..compute import WORKSPACE_ALIGNMENT, Index, Matrix, int64
+from ..compute import WORKSPACE_ALIGNMENT, Matrix
 from ..microkernel import Columns
 from ..problem import Problem
 from ..targets import Target
-from . import cost
+from ..vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, int64, transpose
+from . import cost, widen
 from .cpu_broadcast import (
     BroadcastConfig,
     Run,
@@ -54,15 +55,23 @@ class CpuPack(Rule[BroadcastConfig]):
         return tiles_cost(m, n, k, lanes, config) + blocks * cost.transpose_block(block)
 
     def workspace_bytes(self, problem: Problem, target: Target, config: BroadcastConfig) -> int:
-        """One block of columns, all of K."""
+        """One block of columns, all of K, and ``lhs`` if it is widened."""
+        return self._panel_bytes(problem, target, config) + widen.workspace_bytes(
+            problem, ("lhs",), target
+        )
+
+    @staticmethod
+    def _panel_bytes(problem: Problem, target: Target, config: BroadcastConfig) -> int:
         _, n, k = problem.extents()
         columns = microkernel.cover(n, target.lanes(problem.dtype))
         width = min(len(columns), config.tile_vectors) * columns[0].lanes
-        size = k * width * 4
+        size = k * width * ELEMENT_BYTES[COMPUTE_DTYPES[problem.dtype]]
         return -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
 
     def emit(self, matrix: Matrix, target: Target, config: BroadcastConfig) -> None:
         """Blocks of columns: transpose each, then all its rows."""
+        position = self._panel_bytes(matrix.problem, target, config)
+        matrix = widen.operands(matrix, ("lhs",), target, position)
         columns = microkernel.cover(matrix.n, target.lanes(matrix.problem.dtype))
 
         def block_body(block: Sequence[Columns]) -> None:
@@ -70,7 +79,7 @@ class CpuPack(Rule[BroadcastConfig]):
             width = lanes * len(block)
 
             def load_rhs(k: Index, i: int) -> Any:
-                return microkernel.load(matrix.workspace, k * width + i * lanes, lanes)
+                return matrix.workspace.load(k * width + i * lanes, lanes)
 
             for i, c in enumerate(block):
                 _pack(matrix, c, i * lanes, width)
@@ -88,20 +97,18 @@ def _pack(matrix: Matrix, columns: Columns, position: int, width: int) -> None:
     size = columns.lanes
     inside = size if columns.valid is None else columns.valid
 
-    def transpose(k: Index, valid: int | None = None) -> None:
-        def source(i: int) -> Any:
-            column = columns.start + min(i, inside - 1)
-            return microkernel.load(matrix.rhs, matrix.rhs_index(k, column), size, valid)
-
-        def target(j: int, value: Any) -> None:
+    def pack_block(k: Index, valid: int | None = None) -> None:
+        columns_of_k = [
+            matrix.rhs.load(matrix.rhs_index(k, columns.start + min(i, inside - 1)), size, valid)
+            for i in range(size)
+        ]
+        for j, row in enumerate(transpose(columns_of_k, size)):
             if valid is None or j < valid:
-                microkernel.store(matrix.workspace, (k + j) * width + position, value, size)
-
-        microkernel.transpose_block(source, target, size)
+                matrix.workspace.store((k + j) * width + position, row, size)
 
     whole, rest = divmod(matrix.k, size)
-    for_each(Run(0, size, whole), transpose)
+    for_each(Run(0, size, whole), pack_block)
     if rest and whole:
-        transpose(int64(matrix.k - size))
+        pack_block(int64(matrix.k - size))
     elif rest:
-        transpose(int64(0), rest)
+        pack_block(int64(0), rest)

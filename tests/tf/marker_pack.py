@@ -21,6 +21,7 @@ FAILING = (5, 6, 7)
 """Extents of a problem whose kernel reports an error."""
 
 _TARGET = "cpu:x86-64-v3"
+_ABI = 2  # of cc/dispatch/kernel.h
 
 _PRELUDE = r"""
 #include <stdint.h>
@@ -35,14 +36,16 @@ typedef struct {
 void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count);
 
 /* In the order of cc/dispatch/kernel.h. */
+enum { OUT = 3, BEGIN = 5, END = 6, HEADS = 7, OUT_BATCH = 18, OUT_HEAD = 19, OUT_ROW = 20 };
+
 static void mark(const Any* a, int64_t m, int64_t n, float value) {
-  float* out = a[2].value.pointer;
-  const int64_t heads = a[6].value.integer;
-  for (int64_t i = a[4].value.integer; i < a[5].value.integer; ++i)
+  float* out = a[OUT].value.pointer;
+  const int64_t heads = a[HEADS].value.integer;
+  for (int64_t i = a[BEGIN].value.integer; i < a[END].value.integer; ++i)
     for (int64_t row = 0; row < m; ++row)
       for (int64_t column = 0; column < n; ++column)
-        out[i / heads * a[13].value.integer + i % heads * a[14].value.integer +
-            row * a[15].value.integer + column] = value;
+        out[i / heads * a[OUT_BATCH].value.integer + i % heads * a[OUT_HEAD].value.integer +
+            row * a[OUT_ROW].value.integer + column] = value;
 }
 """
 
@@ -57,7 +60,7 @@ def write(folder: Path, exact: tuple[int, int, int]) -> Path:
         for rhs in ("n", "k"):
             symbol = f"mark_generic_l{lhs}_r{rhs}"
             kernels.append(KernelEntry(symbol, Problem(None, None, None, lhs, rhs), {}, 0))
-            extents = "a[16].value.integer, a[17].value.integer"
+            extents = "a[22].value.integer, a[23].value.integer"
             source += _function(symbol, f"mark(a, {extents}, {GENERIC_MARK}f); return 0;")
     m, n, k = exact
     kernels.append(KernelEntry("mark_exact", Problem(m, n, k), {}, 0))
@@ -77,7 +80,7 @@ def write(folder: Path, exact: tuple[int, int, int]) -> Path:
     name = image_name(_TARGET, sha256)
     image = ImageEntry(_TARGET, name, built.stat().st_size, sha256, tuple(kernels))
     pack = folder / "pack"
-    publish(pack, Manifest(1, {}, (image,)), {name: built})
+    publish(pack, Manifest(_ABI, {}, (image,)), {name: built})
     return pack
 
 

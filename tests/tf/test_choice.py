@@ -17,23 +17,39 @@ LARGE = (300, 300, 300)
 _CODE = """
 import json
 import numpy as np
-from tf_tvm_ops import batch_matmul
+from tf_tvm_ops import batch_matmul, batch_matmul_add, batch_matmul_transpose
 from tf_tvm_ops.ops import served_by
+
+
+def ran(got, want):
+    if (got == 1000).all():
+        return "generic"
+    if (got == 2000).all():
+        return "exact"
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    return "product"
+
 
 found = {}
 for m, n, k in json.loads(SHAPES):
     rng = np.random.default_rng(0)
     a = rng.random((2, m, k), dtype=np.float32) - 0.5
     b = rng.random((2, k, n), dtype=np.float32) - 0.5
-    got = batch_matmul(a, b).numpy()
-    if (got == 1000).all():
-        ran = "generic"
-    elif (got == 2000).all():
-        ran = "exact"
-    else:
-        np.testing.assert_allclose(got, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
-        ran = "product"
-    found[f"{m}x{n}x{k}"] = [ran, served_by(a, b).numpy().decode()]
+    mask = np.zeros((2, m, n), np.float32)
+    want = a.astype(np.float64) @ b
+    # Every form of the product is served by the same.
+    everything = {
+        ran(batch_matmul(a, b).numpy(), want),
+        ran(batch_matmul(a, b, scale=0.5).numpy(), want * 0.5),
+        ran(batch_matmul_add(a, b, mask).numpy(), want),
+        ran(batch_matmul_add(a, b, mask[:, :1, :1], scale=2.0).numpy(), want * 2),
+        ran(batch_matmul_add(a, b, np.zeros((3, 1, 1, 1), np.float32)).numpy(), [want] * 3),
+        ran(batch_matmul_transpose(a, b).numpy(), want.swapaxes(0, 1)),
+        ran(batch_matmul(a.swapaxes(0, 1), b, a_length_first=True).numpy(), want),
+    }
+    server = served_by(a, b).numpy().decode()
+    assert served_by(a, b, transpose=True).numpy().decode() == server
+    found[f"{m}x{n}x{k}"] = [*everything, server]
 print(json.dumps(found))
 """
 

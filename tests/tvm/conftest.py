@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tf_tvm_ops.kernels import build
 from tf_tvm_ops.kernels.build import Kernel
-from tf_tvm_ops.kernels.problem import Problem
+from tf_tvm_ops.kernels.problem import DTYPES, Problem
 from tf_tvm_ops.kernels.schedules import Choice, Rule
 from tf_tvm_ops.kernels.targets import TARGETS, Target
 from tf_tvm_ops.kernels.verify import verify_image
@@ -47,11 +48,19 @@ def faults(tmp_path: Path) -> Callable[..., list[str]]:
 def check_rule(
     faults: Callable[..., list[str]], target: Target
 ) -> Callable[[Rule, list[Problem]], None]:
-    """``check_rule(rule, problems)``: the rule's own choice and its largest tile are right."""
+    """``check_rule(rule, problems)``: the rule's own choice and its largest tile are right.
+
+    For float32, and with the last three problems for the other dtypes.
+    """
 
     def check(rule: Rule, problems: list[Problem]) -> None:
         kernels = {}
-        for problem in problems:
+        others = [
+            dataclasses.replace(problem, dtype=dtype)
+            for dtype in DTYPES[1:]
+            for problem in problems[-3:]
+        ]
+        for problem in [*problems, *others]:
             assert rule.refusal(problem, target) is None, problem
             *_, last = rule.space(problem, target)
             for config in (rule.propose(problem, target), last):

@@ -74,6 +74,8 @@ def test_same_input_gives_the_same_bytes(tmp_path, shapes):
         files = (p for p in (tmp_path / name).iterdir() if p.name != ".lock")
         digests.append({p.name: file_sha256(p) for p in files})
     assert digests[0] == digests[1]
+    targets = [image.target for image in manifest_format.load(tmp_path / "a").images]
+    assert "cpu:x86-64-v4-bf16" not in targets, "no table has bfloat16"
 
 
 def test_kernel_that_fails_its_check_is_left_out(tmp_path, shapes, cache, monkeypatch):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tvm import tirx
 
-from tf_tvm_ops.kernels.compute import Matrix
+from tf_tvm_ops.kernels.compute import ADD_NOTHING, Matrix
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules import Choice
 from tf_tvm_ops.kernels.schedules.cpu_broadcast import BroadcastConfig, CpuBroadcast
@@ -35,6 +36,11 @@ def broken(rule, **changes):
         ({"m": 4}, "results wrong"),
         ({"n": 6}, "results wrong"),
         ({"n": 8}, "wrote outside its rows"),
+        ({"scale": tirx.FloatImm("float32", 1.0)}, "results wrong"),
+        ({"addend_kind": tirx.IntImm("int64", ADD_NOTHING)}, "results wrong"),
+        ({"addend_stride": tirx.IntImm("int64", 0)}, "results wrong"),
+        ({"lhs_offset": tirx.IntImm("int64", 0)}, "results wrong"),
+        ({"out_offset": tirx.IntImm("int64", 0)}, "results wrong"),
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 V3 = "cpu:x86-64-v3"
 V4 = "cpu:x86-64-v4"
+V4_BF16 = "cpu:x86-64-v4-bf16"
 
 HEADER = Path(__file__).with_name("fake_kernels.h")
 
@@ -22,30 +23,33 @@ HEADER = Path(__file__).with_name("fake_kernels.h")
 class FakeKernel:
     """One kernel; ``extents`` None makes it generic.
 
-    ``behaviour`` is ``"product"``, ``"scratch"`` (a product by way of the workspace) or ``"fail"``.
+    ``behaviour`` is ``"product"``, ``"scratch"`` (a product by way of the workspace), ``"fail"``,
+    or ``"describe"`` (fails with the arguments from ``begin`` on).
     """
 
     extents: tuple[int, int, int] | None = None
     lhs: str = "k"
     rhs: str = "n"
+    dtype: str = "float32"
     behaviour: str = "product"
     workspace_bytes: int = 0
 
     @property
     def symbol(self) -> str:
         size = "x".join(map(str, self.extents)) if self.extents else "generic"
-        return f"fake_{size}_l{self.lhs}_r{self.rhs}_{self.behaviour}"
+        return f"fake_{self.dtype}_{size}_l{self.lhs}_r{self.rhs}_{self.behaviour}"
 
     def source(self) -> str:
         m, n, k = self.extents or (0, 0, 0)
         return (
-            f"FAKE_KERNEL({self.symbol}, {int(self.extents is None)}, LHS_{self.lhs.upper()}, "
-            f"RHS_{self.rhs.upper()}, {m}, {n}, {k}, {self.behaviour.upper()})"
+            f"FAKE_KERNEL({self.symbol}, {int(self.extents is None)}, {self.dtype.upper()}, "
+            f"LHS_{self.lhs.upper()}, RHS_{self.rhs.upper()}, {m}, {n}, {k}, "
+            f"{self.behaviour.upper()})"
         )
 
     def entry(self) -> dict[str, Any]:
         m, n, k = self.extents or (None, None, None)
-        problem = {"epilogue": "none", "dtype": "float32", "m": m, "n": n, "k": k}
+        problem = {"dtype": self.dtype, "m": m, "n": n, "k": k}
         return {
             "symbol": self.symbol,
             "problem": {**problem, "lhs": self.lhs, "rhs": self.rhs},
@@ -54,7 +58,25 @@ class FakeKernel:
         }
 
 
-GENERIC = tuple(FakeKernel(None, lhs, rhs) for lhs in "km" for rhs in "nk")
+# What a generic kernel of behaviour "describe" is given, in order.
+ARGUMENTS = (
+    *("begin", "end", "heads"),
+    *(f"lhs_{name}" for name in ("batch_stride", "head_stride", "stride")),
+    *(f"rhs_{name}" for name in ("batch_stride", "head_stride", "stride")),
+    *(f"addend_{name}" for name in ("batch_stride", "head_stride", "stride", "kind")),
+    *(f"out_{name}" for name in ("batch_stride", "head_stride", "stride")),
+    *("scale", "m", "n", "k"),
+)
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def generic_kernels(dtype: str) -> tuple[FakeKernel, ...]:
+    """One for each order of the operands."""
+    return tuple(FakeKernel(None, lhs, rhs, dtype) for lhs in "km" for rhs in "nk")
+
+
+GENERIC = generic_kernels("float32")
 
 
 def compile_image(kernels: Sequence[FakeKernel], image: Path, tag: str = "") -> None:
@@ -65,7 +87,7 @@ def compile_image(kernels: Sequence[FakeKernel], image: Path, tag: str = "") -> 
     include = Path(spec.origin).parent / "include"
     lines = [f'#include "{HEADER}"', *(kernel.source() for kernel in kernels)]
     lines.append(f'const char fake_tag[] = "{tag}";')
-    options = ("-x", "c", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{include}")
+    options = ("-x", "c", "-std=c11", "-O1", "-mf16c", "-shared", "-fPIC", f"-I{include}")
     subprocess.run(
         [os.environ.get("CC", "cc"), *options, "-o", str(image), "-"],
         input="\n".join(lines),
@@ -94,7 +116,7 @@ def write_pack(folder: Path, images: Mapping[str, Sequence[FakeKernel]]) -> Path
                 "kernels": [kernel.entry() for kernel in kernels],
             }
         )
-    manifest = {"schema": 1, "abi": 1, "made_with": {"tests": "1"}, "images": entries}
+    manifest = {"schema": 1, "abi": 2, "made_with": {"tests": "1"}, "images": entries}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
     return folder
 

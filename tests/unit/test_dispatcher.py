@@ -12,7 +12,7 @@ import pytest
 
 from tf_tvm_ops import _native, config
 
-from .fake_packs import GENERIC, V3, V4, FakeKernel, write_pack
+from .fake_packs import DTYPES, GENERIC, V3, V4, V4_BF16, FakeKernel, write_pack
 
 ONES = np.ones((2, 3, 4), np.float32), np.ones((2, 4, 5), np.float32)
 
@@ -31,6 +31,11 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
+def best_of_pack() -> str:
+    """The target that is used of a pack for v3 and v4."""
+    return next(target for target in _native.supported_cpu_targets() if target in (V3, V4))
+
+
 def our_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("tf_tvm_ops: ")]
 
@@ -42,7 +47,8 @@ def test_supported_targets_are_those_of_the_cpu() -> None:
             flags = set(line.split(":")[1].split())
     v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"} <= flags
     v4 = v3 and {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags
-    assert _native.supported_cpu_targets() == [V4] * v4 + [V3] * v3
+    bf16 = v4 and "avx512_bf16" in flags
+    assert _native.supported_cpu_targets() == [V4_BF16] * bf16 + [V4] * v4 + [V3] * v3
 
 
 def test_kernel_info(dispatcher: _native.Dispatcher, pack: Path) -> None:
@@ -50,9 +56,9 @@ def test_kernel_info(dispatcher: _native.Dispatcher, pack: Path) -> None:
     assert kernel is not None
     assert (kernel.m, kernel.n, kernel.k, kernel.lhs, kernel.rhs) == (3, 4, 5, "k", "n")
     assert (kernel.dtype, kernel.is_generic) == ("float32", False)
-    assert kernel.symbol == "fake_3x4x5_lk_rn_product"
+    assert kernel.symbol == "fake_float32_3x4x5_lk_rn_product"
     assert kernel.pack == str(pack)
-    assert kernel.target == _native.supported_cpu_targets()[0]
+    assert kernel.target == best_of_pack()
     assert kernel.config == '{"rule":"fake","unroll":4}'
     assert kernel.ready()
     generic = dispatcher.find(None, None, None, lhs="m", rhs="k")
@@ -60,22 +66,27 @@ def test_kernel_info(dispatcher: _native.Dispatcher, pack: Path) -> None:
     assert (generic.m, generic.n, generic.k, generic.is_generic) == (None, None, None, True)
     assert dispatcher.find(3, 4, 6) is None
     assert dispatcher.find(3, 4, 5, lhs="m") is None
+    double = dispatcher.find(3, 4, 5, dtype="float64")
+    assert double is not None
+    assert (double.dtype, double.problem) == ("float64", "float64 3x4x5 lhs:k rhs:n")
+    assert double.symbol == "fake_float64_3x4x5_lk_rn_product"
 
 
 def test_every_kernel_of_a_large_pack_is_found(tmp_path: Path) -> None:
     kernels = [
-        FakeKernel((m, n, k), lhs, rhs)
-        for m in range(1, 6)
-        for n in range(1, 6)
+        FakeKernel((m, n, k), lhs, rhs, dtype)
+        for m in range(1, 4)
+        for n in range(1, 4)
         for k in (1, 64)
         for lhs in "km"
         for rhs in "nk"
+        for dtype in DTYPES
     ]
     dispatcher = _native.Dispatcher()
     assert dispatcher.load_pack(write_pack(tmp_path, {V3: kernels})).kernels == len(kernels)
     for kernel in kernels:
         m, n, k = kernel.extents or (None, None, None)
-        found = dispatcher.find(m, n, k, lhs=kernel.lhs, rhs=kernel.rhs)
+        found = dispatcher.find(m, n, k, kernel.lhs, kernel.rhs, kernel.dtype)
         assert found is not None
         assert found.symbol == kernel.symbol
     assert dispatcher.find(None, None, None) is None
@@ -86,21 +97,27 @@ def test_every_kernel_of_a_large_pack_is_found(tmp_path: Path) -> None:
         assert dispatcher.find(1, 1, extent) is None
 
 
-def test_limit_of_the_target(tmp_path: Path) -> None:
-    pack = write_pack(tmp_path / "both", {V3: GENERIC, V4: (*GENERIC, FakeKernel((3, 5, 4)))})
-    only_v4 = write_pack(tmp_path / "v4", {V4: GENERIC})
-    dispatcher = _native.Dispatcher(V3)
+@pytest.mark.parametrize(("limit", "better"), [(V3, V4), (V4, V4_BF16)])
+def test_limit_of_the_target(tmp_path: Path, limit: str, better: str) -> None:
+    kernels = (*GENERIC, FakeKernel((3, 5, 4)))
+    pack = write_pack(tmp_path / "both", {V3: GENERIC, better: kernels})
+    only_better = write_pack(tmp_path / "better", {better: GENERIC})
+    dispatcher = _native.Dispatcher(limit)
     info = dispatcher.load_pack(pack)
     assert info.targets == [V3]
-    reasons = ("the CPU target is limited to " + V3, "this CPU, or its operating system, cannot")
-    v4_runs_here = V4 in _native.supported_cpu_targets()
-    assert info.ignored[0].startswith(f"{V4}: {reasons[0 if v4_runs_here else 1]}")
+    reasons = (f"the CPU target is limited to {limit}", "this CPU, or its operating system, cannot")
+    runs_here = better in _native.supported_cpu_targets()
+    assert info.ignored[0].startswith(f"{better}: {reasons[0 if runs_here else 1]}")
     _, kernel = dispatcher.matmul(*ONES)
     assert kernel is not None
     assert kernel.target == V3
     with pytest.raises(ValueError, match="none of its images holds a kernel for this machine"):
-        dispatcher.load_pack(only_v4)
-    with pytest.raises(ValueError, match=r"cpu_target_limit: expected cpu:x86-64-v4, .*got 'x86'"):
+        dispatcher.load_pack(only_better)
+
+
+def test_unknown_limit_of_the_target() -> None:
+    targets = f"{V4_BF16}, {V4}, {V3}, or ''"
+    with pytest.raises(ValueError, match=rf"cpu_target_limit: expected {targets} .*got 'x86'"):
         _native.Dispatcher("x86")
 
 
@@ -185,12 +202,11 @@ def test_target_of_the_environment(pack: Path) -> None:
     assert (packs, messages) == ([[str(pack), V3]], [])
     packs, messages = packs_in_force(TF_TVM_OPS_PACKS=str(pack), TF_TVM_OPS_CPU_TARGET="none")
     assert (packs, messages) == ([], [])
-    best = _native.supported_cpu_targets()[0]
     packs, messages = packs_in_force(TF_TVM_OPS_PACKS=str(pack), TF_TVM_OPS_CPU_TARGET="x86")
-    assert packs == [[str(pack), best]]
+    assert packs == [[str(pack), best_of_pack()]]
     assert messages == [
         "tf_tvm_ops: warning: TF_TVM_OPS_CPU_TARGET='x86': expected one of none, cpu:x86-64-v3, "
-        "cpu:x86-64-v4; the default '' is used"
+        "cpu:x86-64-v4, cpu:x86-64-v4-bf16; the default '' is used"
     ]
 
 

@@ -78,7 +78,8 @@ WRONG_VALUES = [
     (("schema",), "1", r"schema: expected an integer .*, got \"1\""),
     (("schema",), 1.0, r"schema: expected an integer"),
     (("schema",), True, r"schema: expected an integer .*, got true"),
-    (("abi",), 7, r"abi 7 where .* reads 1"),
+    (("abi",), 7, r"abi 7 where .* reads 2"),
+    (("abi",), 1, r"abi 1 where .* reads 2: install the version .* or make it again"),
     (("images",), {}, r"images: expected an array, got {}"),
     (("images",), [3], r"images\[0\]: expected an object, got 3"),
     ((*IMAGE, "target"), None, r"images\[0\].target: expected a string, got null"),
@@ -104,8 +105,8 @@ WRONG_VALUES = [
     ((*KERNEL, "workspace_bytes"), 1 << 50, r"workspace_bytes: expected an integer from 0"),
     ((*KERNEL, "problem"), [], r"kernels\[1\].problem: expected an object"),
     ((*PROBLEM, "m"), 3, r"problem: expected m, n and k to be all integers, or all null"),
-    ((*PROBLEM, "dtype"), "float16", r"dtype: expected a value that this version .*\"float16\""),
-    ((*PROBLEM, "epilogue"), "gelu", r"epilogue: expected a value that this version"),
+    ((*PROBLEM, "dtype"), "int8", r"dtype: expected a value that this version .*\"int8\""),
+    ((*PROBLEM, "dtype"), "Float16", r"dtype: expected a value that this version"),
     ((*PROBLEM, "lhs"), "n", r"lhs: expected a value"),
     ((*PROBLEM, "rhs"), "m", r"rhs: expected a value"),
 ]
@@ -139,7 +140,7 @@ def every_key(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | 
 def test_every_missing_key_is_named(good: Path, bad: Path) -> None:
     whole = json.loads((good / "manifest.json").read_text())
     paths = [path for path in every_key(whole) if path != ("made_with",)]
-    assert len(paths) == 3 + 5 + len(GENERIC) * (4 + 7)
+    assert len(paths) == 3 + 5 + len(GENERIC) * (4 + 6)
     for *parents, key in paths:
         manifest = json.loads((good / "manifest.json").read_text())
         inner = manifest
@@ -178,7 +179,7 @@ def test_not_a_pack(good: Path, tmp_path: Path) -> None:
         (b"\x00\x01\xff", "not JSON"),
         (b"[" * 1_000_000, "nested too deeply"),
         (b'{"a":' * 1_000_000, "nested too deeply"),
-        (b'{"schema": 1, "abi": 1, "images": NaN}', "images: expected an array"),
+        (b'{"schema": 1, "abi": 2, "images": NaN}', "images: expected an array"),
     ],
     ids=lambda value: repr(value[:20]),
 )
@@ -229,7 +230,7 @@ def test_flipped_bytes_of_the_manifest(good: Path, bad: Path, capfd: Any) -> Non
 def test_foreign_targets_are_ignored(bad: Path) -> None:
     def add(manifest: dict[str, Any]) -> None:
         # Nothing but the target of a foreign image is looked at.
-        manifest["images"].append({"target": "cuda:sm_80", "kernels": [{"epilogue": "softmax"}]})
+        manifest["images"].append({"target": "cuda:sm_80", "kernels": [{"problem": "softmax"}]})
 
     edit_manifest(bad, add)
     info = _native.Dispatcher().load_pack(bad)

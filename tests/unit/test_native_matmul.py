@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,34 +14,8 @@ from tests import cases, oracle
 from tests.cases import Case
 from tf_tvm_ops import _native
 
+from .arrays import Array, check, random_array, with_strides
 from .fake_packs import GENERIC, V3, FakeKernel, write_pack
-
-Array = npt.NDArray[np.float32]
-
-
-def random_array(*shape: int, seed: int = 0) -> Array:
-    array: Array = np.random.default_rng(seed).random(shape, dtype=np.float32)
-    array -= np.float32(0.5)
-    return array
-
-
-def with_strides(shape: tuple[int, ...], strides: tuple[int, ...], seed: int = 0) -> Array:
-    """An array of these strides, in elements, all of them 0 or more."""
-    size = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides) if extent)
-    data = random_array(max(size, 1), seed=seed)
-    return np.lib.stride_tricks.as_strided(
-        data, shape, tuple(4 * stride for stride in strides), writeable=False
-    )
-
-
-def check(
-    dispatcher: _native.Dispatcher, lhs: Array, rhs: Array, **options: Any
-) -> _native.KernelInfo:
-    """Assert that the product is right; the kernel that made it."""
-    out, kernel = dispatcher.matmul(lhs, rhs, **options)
-    oracle.check_matmul(out, lhs, rhs)
-    assert kernel is not None
-    return kernel
 
 
 @pytest.mark.parametrize("case", cases.listed(), ids=str)
@@ -163,7 +136,7 @@ def test_fixed_kernel_serves_its_problem_and_nothing_else(dispatcher: _native.Di
 def test_workspace_of_each_thread(dispatcher: _native.Dispatcher) -> None:
     lhs, rhs = random_array(50_000, 2, 3), random_array(50_000, 3, 7, seed=1)
     kernel = check(dispatcher, lhs, rhs, threads=8)
-    assert kernel.symbol == "fake_2x7x3_lk_rn_scratch"
+    assert kernel.symbol == "fake_float32_2x7x3_lk_rn_scratch"
 
 
 @pytest.mark.parametrize(
@@ -201,8 +174,8 @@ def test_outputs_that_do_not_fit(dispatcher: _native.Dispatcher) -> None:
     check(dispatcher, lhs, rhs[:, :1], out=column[:, ::-1])
     with pytest.raises(ValueError, match=r"out: expected shape \(3, 4\), got \(3, 3\)"):
         dispatcher.matmul(lhs, rhs, out=np.empty((3, 3), np.float32))
-    with pytest.raises(TypeError, match="out: expected dtype float32, got float64"):
-        dispatcher.matmul(lhs, rhs, out=np.empty((3, 4)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="out: expected dtype float32, that of lhs, got float64"):
+        dispatcher.matmul(lhs, rhs, out=np.empty((3, 4)))
     locked = np.empty((3, 4), np.float32)
     locked.setflags(write=False)
     with pytest.raises(ValueError, match="out: expected a writeable array"):
@@ -232,13 +205,19 @@ def test_batches_that_merge_may_have_any_rank(dispatcher: _native.Dispatcher) ->
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_random_strides(data: st.DataObject, random_dispatcher: _native.Dispatcher) -> None:
-    """Any strides at all: a right product, or a refusal where neither dimension is contiguous."""
+    """Any strides at all: a right product, or a refusal where neither dimension is contiguous.
+
+    The layout of the addend is never in the way, since it is copied if need be.
+    """
     m, n, k = (data.draw(st.integers(0, 4)) for _ in range(3))
     batch = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3)))
 
     def operand(rows: int, columns: int, seed: int) -> Array:
         own = tuple(1 if data.draw(st.booleans()) else extent for extent in batch)
         shape = (*own[data.draw(st.integers(0, len(own))) :], rows, columns)
+        return of_any_strides(shape, seed)
+
+    def of_any_strides(shape: tuple[int, ...], seed: int) -> Array:
         strides = tuple(data.draw(st.sampled_from((0, 1, 1, 2, 4, 5, 40))) for _ in shape)
         return with_strides(shape, strides, seed)
 
@@ -247,12 +226,18 @@ def test_random_strides(data: st.DataObject, random_dispatcher: _native.Dispatch
     rhs_fits = k <= 1 or n <= 1 or 4 in rhs.strides[-2:]
     threads = data.draw(st.integers(1, 3))
     matrices = math.prod(np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]))
+    result = (*np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), m, n)
+    addend = None
+    if data.draw(st.booleans()):
+        own = tuple(1 if data.draw(st.booleans()) else extent for extent in result)
+        addend = of_any_strides(own[data.draw(st.integers(0, len(own))) :], 3)
+    scale = data.draw(st.sampled_from((1.0, -0.5, 3.0)))
     if m * n * matrices == 0 or (lhs_fits and rhs_fits):
-        out, _ = random_dispatcher.matmul(lhs, rhs, threads=threads)
-        oracle.check_matmul(out, lhs, rhs)
+        out, _ = random_dispatcher.matmul(lhs, rhs, threads=threads, addend=addend, scale=scale)
+        oracle.check_matmul(out, lhs, rhs, addend=addend, scale=scale)
     else:
         with pytest.raises(LookupError, match=r"layout$"):
-            random_dispatcher.matmul(lhs, rhs, threads=threads)
+            random_dispatcher.matmul(lhs, rhs, threads=threads, addend=addend)
 
 
 @pytest.fixture(scope="module")
@@ -275,12 +260,11 @@ def test_mismatched_shapes_are_named(dispatcher: _native.Dispatcher, case: Case)
 
 def test_wrong_arguments(dispatcher: _native.Dispatcher) -> None:
     lhs, rhs = random_array(3, 5), random_array(5, 4)
-    with pytest.raises(TypeError, match=r"lhs: expected a numpy.ndarray of float32, got list"):
+    accepted = "float32, float16, bfloat16 or float64"
+    with pytest.raises(TypeError, match=f"lhs: expected a numpy.ndarray of {accepted}, got list"):
         dispatcher.matmul([[1.0]], rhs)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="rhs: expected dtype float32, got float64"):
-        dispatcher.matmul(lhs, rhs.astype(np.float64))
-    with pytest.raises(TypeError, match="lhs: expected dtype float32, got >f4"):
-        dispatcher.matmul(lhs.astype(">f4"), rhs)
+    with pytest.raises(TypeError, match="scale"):
+        dispatcher.matmul(lhs, rhs, scale="2")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
         dispatcher.matmul(lhs, rhs, threads=0)
     with pytest.raises(ValueError, match="kernel: expected 'auto' or 'generic', got 'fast'"):

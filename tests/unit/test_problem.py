@@ -17,7 +17,6 @@ from tf_tvm_ops.kernels.problem import MAX_EXTENT, Problem
         {"lhs": "n"},
         {"rhs": "m"},
         {"dtype": "int32"},
-        {"epilogue": "relu"},
     ],
     ids=str,
 )
