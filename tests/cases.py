@@ -190,7 +190,7 @@ def layouts() -> Iterator[Case]:
     """Operands whose heads and lengths are stored in the other order, alone and together."""
     orders = ((True, False), (False, True), (True, True))
     for (adj_x, adj_y), (a, b) in itertools.product(ADJOINTS, orders):
-        both = {"a_length_first": a, "b_length_first": b}
+        both: dict[str, Any] = {"a_length_first": a, "b_length_first": b}
         yield product((2, 3), 5, 7, 4, adj_x, adj_y, **both)
         yield product((3,), 1, 17, 64, adj_x, adj_y, **both)
         yield product((2, 3), 17, 1, 5, adj_x, adj_y, **both)
@@ -208,7 +208,7 @@ def addends() -> Iterator[Case]:
         for scale in (1.0, 0.125, -1 / 3):
             yield product((2, 3), 5, 7, 4, addend=shape, scale=scale)
     for a, b in ((True, False), (True, True)):
-        both = {"a_length_first": a, "b_length_first": b}
+        both: dict[str, Any] = {"a_length_first": a, "b_length_first": b}
         yield product((2, 3), 5, 7, 4, addend=(2, 1, 5, 7), **both)
         yield product((2, 3), 5, 7, 4, adj_x=True, adj_y=True, addend=(3, 1, 1), **both)
     for lhs, rhs in (((), (2, 3)), ((2, 1), (1, 3)), ((2, 3), (3,))):

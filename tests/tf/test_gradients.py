@@ -38,6 +38,7 @@ def _cases() -> list[Case]:
             both: dict[str, Any] = {"a_length_first": a, "b_length_first": b, "dtype": "float64"}
             cases.append(product((2, 3), 2, 3, 2, adj_x, adj_y, **both, scale=0.5))
             cases.append(product((), 2, 3, 2, adj_x, adj_y, (1,), (2, 2), **both))
+            cases.append(product((), 2, 3, 1, adj_x, adj_y, (2, 1), (1, 3), **both))
     addends = ((), (3,), (2, 1), (2, 1, 1, 3), (3, 1, 2, 3), (2, 2, 1, 1, 1), (1, 1))
     for addend in addends:
         cases.append(product((1, 2), 2, 3, 2, addend=addend, scale=-0.5, dtype="float64"))
@@ -86,7 +87,7 @@ def test_first_order(case: Case) -> None:
         assert _largest_difference(found) < 1e-10
 
 
-@pytest.mark.parametrize("case", _cases(), ids=str)
+@pytest.mark.parametrize("case", _cases()[::2], ids=str)
 def test_second_order(case: Case) -> None:
     for function in _functions(case):
 
