@@ -2,7 +2,7 @@
 #                     SHAPES <file>...         tables of shapes (YAML)
 #                     TARGETS <name>...        such as cpu:x86-64-v3 cpu:x86-64-v4
 #                     OUTPUT <folder>          the pack
-#                     [ALL_GENERIC]            generic kernels for all dtypes, not only the tables'
+#                     [ALL_GENERIC]            generic kernels for every dtype, not only in the tables
 #                     [CACHE <folder>]         compiled kernels, kept from one build to the next
 #                     [DEPENDS <file>...]      what else the pack is made from
 #                     [PYTHONPATH <folder>])   where to find the package tf_tvm_ops; default: where
