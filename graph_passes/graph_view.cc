@@ -80,6 +80,8 @@ void GraphView::Infer(const Node& node) {
   if (refiner_ == nullptr) {
     refiner_ = std::make_unique<tensorflow::ShapeRefiner>(graph_.versions(), graph_.op_registry());
     refiner_->set_require_shape_inference_fns(false);
+    // Running constant subgraphs would take most of the time; ranks and depths are known without.
+    refiner_->set_disable_constant_propagation(true);
     inferred_.resize(graph_.num_node_ids());
   }
   // Depth first, inputs before their node. What a loop leads back to is taken as unknown by the
