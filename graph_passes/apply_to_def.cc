@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "graph_passes/family.h"
 #include "graph_passes/replacement.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_def.pb.h"
 
@@ -57,7 +59,8 @@ class Editor {
       added.push_back(std::move(node));
       outputs.push_back(std::move(output));
     }
-    absl::flat_hash_set<std::string> waits;
+    absl::flat_hash_set<std::string> waits(added.back().input().begin(),
+                                           added.back().input().end());
     for (const Node* node : replacement.absorbed) {
       const NodeDef* old = Find(node->name());
       if (old == nullptr) return Missing(node->name());
@@ -72,7 +75,11 @@ class Editor {
     std::string old_output;
     const absl::Status status = OutputName(*tail, notation_, &old_output);
     if (!status.ok()) return status;
-    if (old_output != outputs.back()) renamed_[old_output] = outputs.back();
+    if (old_output != outputs.back()) {
+      renamed_[old_output] = outputs.back();
+      // A function may leave out the number of the first.
+      renamed_[old_output.substr(0, old_output.rfind(':'))] = outputs.back();
+    }
     new_tails_[index_[tail->name()]] = std::move(added.back());
     added.pop_back();
     for (NodeDef& node : added) extra_.push_back(std::move(node));
@@ -87,9 +94,12 @@ class Editor {
       const auto tail = new_tails_.find(i);
       if (tail != new_tails_.end()) {
         *result.Add() = std::move(tail->second);
-      } else if (absorbed == Absorbed::kKeep || !removed_.contains(nodes_->Get(i).name())) {
-        *result.Add() = std::move(*nodes_->Mutable(i));
+        continue;
       }
+      const bool removed = removed_.contains(nodes_->Get(i).name());
+      if (removed && absorbed == Absorbed::kRemove) continue;
+      *result.Add() = std::move(*nodes_->Mutable(i));
+      if (removed) tensorflow::AddNodeAttr(kKeptAsideAttr, true, &result[result.size() - 1]);
     }
     for (NodeDef& node : extra_) *result.Add() = std::move(node);
     for (NodeDef& node : result) {

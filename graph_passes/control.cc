@@ -20,9 +20,13 @@ std::atomic<RewriteMode>& Mode() {
   return mode;
 }
 
+std::atomic<int> pauses{0};
+
 }  // namespace
 
-RewriteMode RewriteModeInForce() { return Mode().load(std::memory_order_relaxed); }
-void SetRewriteMode(RewriteMode mode) { Mode().store(mode, std::memory_order_relaxed); }
+RewriteMode RewriteModeInForce() { return pauses.load() > 0 ? RewriteMode::kOff : Mode().load(); }
+void SetRewriteMode(RewriteMode mode) { Mode().store(mode); }
+void PauseRewriting() { ++pauses; }
+void ResumeRewriting() { --pauses; }
 
 }  // namespace tf_tvm_ops

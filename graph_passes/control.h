@@ -16,6 +16,10 @@ enum class RewriteMode : uint8_t {
 RewriteMode RewriteModeInForce();
 void SetRewriteMode(RewriteMode mode);
 
+// While there are more pauses than resumes, the mode in force is kOff.
+void PauseRewriting();
+void ResumeRewriting();
+
 }  // namespace tf_tvm_ops
 
 #endif  // TF_TVM_OPS_GRAPH_PASSES_CONTROL_H_

@@ -1,8 +1,6 @@
 #include "graph_passes/family.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -18,7 +16,6 @@ using tensorflow::AddNodeAttr;
 constexpr char kProduct[] = "TvmBatchMatMul";
 constexpr char kAdd[] = "TvmBatchMatMulAdd";
 constexpr char kTranspose[] = "TvmBatchMatMulTranspose";
-constexpr char kRanksAttr[] = "_ranks";
 
 // The shortest text that is read as the same number.
 std::string ScaleText(double scale) {
@@ -34,7 +31,11 @@ std::string ScaleText(double scale) {
 
 bool IsOpOfFamily(std::string_view op) { return op == kProduct || op == kAdd || op == kTranspose; }
 
-void SetOpOfFamily(const MatMulAttrs& attrs, const Ranks& ranks, tensorflow::NodeDef* node) {
+bool IsKeptAside(const tensorflow::Node& node) {
+  return node.attrs().Find(kKeptAsideAttr) != nullptr;
+}
+
+void SetOpOfFamily(const MatMulAttrs& attrs, tensorflow::NodeDef* node) {
   node->set_op(attrs.has_addend ? kAdd : attrs.output.length_first ? kTranspose : kProduct);
   AddNodeAttr("T", attrs.dtype, node);
   AddNodeAttr("adj_x", attrs.lhs.adjoint, node);
@@ -43,12 +44,11 @@ void SetOpOfFamily(const MatMulAttrs& attrs, const Ranks& ranks, tensorflow::Nod
   AddNodeAttr("rhs_length_first", attrs.rhs.length_first, node);
   AddNodeAttr("broadcast_batch", attrs.broadcast_batch, node);
   AddNodeAttr("scale", ScaleText(attrs.scale), node);
-  if (attrs.lhs.length_first || attrs.rhs.length_first || attrs.output.length_first) {
-    AddNodeAttr(kRanksAttr, absl::MakeConstSpan(ranks), node);
-  }
+  const bool any_rank = attrs.ranks == decltype(attrs.ranks){};
+  AddNodeAttr("ranks", any_rank ? absl::Span<const int>() : absl::MakeConstSpan(attrs.ranks), node);
 }
 
-absl::Status ReadOpOfFamily(const tensorflow::Node& node, MatMulAttrs* attrs, Ranks* ranks) {
+absl::Status ReadOpOfFamily(const tensorflow::Node& node, MatMulAttrs* attrs) {
   const tensorflow::AttrSlice slice = node.attrs();
   absl::Status status;
   const auto read = [&](const char* name, auto* value) {
@@ -63,12 +63,11 @@ absl::Status ReadOpOfFamily(const tensorflow::Node& node, MatMulAttrs* attrs, Ra
   read("broadcast_batch", &attrs->broadcast_batch);
   read("scale", &scale);
   if (status.ok()) status = ParseScale(scale, &attrs->scale);
+  std::vector<int32_t> ranks;
+  read("ranks", &ranks);
+  if (status.ok()) status = ParseRanks(ranks, &attrs->ranks);
   attrs->has_addend = node.type_string() == kAdd;
   attrs->output.length_first = node.type_string() == kTranspose;
-  std::vector<int32_t> known;
-  if (tensorflow::TryGetNodeAttr(slice, kRanksAttr, &known) && known.size() == ranks->size()) {
-    std::copy(known.begin(), known.end(), ranks->begin());
-  }
   return status;
 }
 

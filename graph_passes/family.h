@@ -2,8 +2,6 @@
 #ifndef TF_TVM_OPS_GRAPH_PASSES_FAMILY_H_
 #define TF_TVM_OPS_GRAPH_PASSES_FAMILY_H_
 
-#include <array>
-#include <cstdint>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -13,17 +11,18 @@
 
 namespace tf_tvm_ops {
 
-// Numbers of dimensions of lhs, rhs and output, 0 where not known. A node that has a length-first
-// tensor keeps them in a private attribute: what gives the stock ops back needs them.
-using Ranks = std::array<int, 3>;
-
 bool IsOpOfFamily(std::string_view op);
 
+// A node that an op took over from but that stays in a stored graph, since it may be fetched, has
+// this private attribute: it is not to be taken for a product once more.
+constexpr char kKeptAsideAttr[] = "_tf_tvm_ops_kept_aside";
+bool IsKeptAside(const tensorflow::Node& node);
+
 // Sets op and attributes of a node.
-void SetOpOfFamily(const MatMulAttrs& attrs, const Ranks& ranks, tensorflow::NodeDef* node);
+void SetOpOfFamily(const MatMulAttrs& attrs, tensorflow::NodeDef* node);
 
 // The other way round. InvalidArgument if an attribute is missing or makes no sense.
-absl::Status ReadOpOfFamily(const tensorflow::Node& node, MatMulAttrs* attrs, Ranks* ranks);
+absl::Status ReadOpOfFamily(const tensorflow::Node& node, MatMulAttrs* attrs);
 
 }  // namespace tf_tvm_ops
 

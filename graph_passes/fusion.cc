@@ -10,6 +10,7 @@ MatMulAttrs Fusion::attrs() const {
   attrs.lhs = lhs.layout;
   attrs.rhs = rhs.layout;
   attrs.output.length_first = output_length_first;
+  attrs.ranks = {lhs.rank, rhs.rank, output_rank};
   attrs.broadcast_batch = broadcast_batch;
   attrs.scale = scale;
   attrs.has_addend = addend.has_value();
@@ -20,22 +21,6 @@ void Fusion::Absorb(const tensorflow::Node& node, std::string part) {
   tail = &node;
   absorbed.push_back(&node);
   if (!part.empty()) parts.push_back(std::move(part));
-}
-
-std::optional<double> ScalarValue(const tensorflow::Tensor& tensor) {
-  if (tensor.NumElements() != 1) return std::nullopt;
-  switch (tensor.dtype()) {
-    case tensorflow::DT_FLOAT:
-      return tensor.flat<float>()(0);
-    case tensorflow::DT_DOUBLE:
-      return tensor.flat<double>()(0);
-    case tensorflow::DT_HALF:
-      return static_cast<float>(tensor.flat<Eigen::half>()(0));
-    case tensorflow::DT_BFLOAT16:
-      return static_cast<float>(tensor.flat<tensorflow::bfloat16>()(0));
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace tf_tvm_ops

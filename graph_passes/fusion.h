@@ -31,7 +31,8 @@ struct Fusion {
   std::optional<Slot> addend;
   bool addend_negated = false;
   bool output_length_first = false;
-  int output_rank = 0;                            // as of an operand
+  int output_rank = 0;      // as of an operand
+  std::vector<Slot> waits;  // for what gives these tensors, though their values are not needed
   std::vector<const tensorflow::Node*> absorbed;  // product and tail among them
   std::vector<std::string> parts;                 // for people: "scale", "rhs transpose", ...
 
@@ -39,9 +40,6 @@ struct Fusion {
   // Takes over the role of the tail.
   void Absorb(const tensorflow::Node& node, std::string part);
 };
-
-// The value of a constant with one element; nothing for other dtypes than floating-point ones.
-std::optional<double> ScalarValue(const tensorflow::Tensor& tensor);
 
 }  // namespace tf_tvm_ops
 

@@ -14,6 +14,10 @@ using tensorflow::Tensor;
 
 // Factors and permutations are smaller; larger constants are not worth computing here.
 constexpr int64_t kMaxConstantElements = 64;
+constexpr size_t kMaxConstantNodes = 32;
+
+// From what the body of a loop hands on to what it was handed, at most.
+constexpr int kMaxInvariantSteps = 8;
 
 bool HasControlInput(const Node& node) {
   for (const Edge* edge : node.in_edges()) {
@@ -35,8 +39,29 @@ const Node* GraphView::Producer(const Slot& slot, int* output) const {
 }
 
 bool GraphView::IsPlainIdentity(const Node& node) {
-  return node.type_string() == "Identity" && !HasControlInput(node) &&
-         !tensorflow::IsRefType(node.input_type(0));
+  if (node.type_string() != "Identity" || HasControlInput(node)) return false;
+  const Edge* edge = nullptr;
+  // Of a variable of TensorFlow 1 it reads the value that the variable has by then.
+  return node.input_edge(0, &edge).ok() &&
+         !tensorflow::IsRefType(edge->src()->output_type(edge->src_output()));
+}
+
+const Node* GraphView::EnterOfInvariant(const Node& merge) {
+  if (!merge.IsMerge() || merge.num_inputs() != 2) return nullptr;
+  const Node* enter = nullptr;
+  const Node* back = nullptr;
+  for (const Edge* edge : merge.in_edges()) {
+    if (edge->src()->IsEnter()) enter = edge->src();
+    if (edge->src()->IsNextIteration()) back = edge->src();
+  }
+  for (int i = 0; back != nullptr && i < kMaxInvariantSteps; ++i) {
+    const Edge* edge = nullptr;
+    if (!back->input_edge(0, &edge).ok()) return nullptr;
+    back = edge->src();
+    if (back == &merge) return enter;
+    if (!back->IsIdentity() && !back->IsSwitch()) return nullptr;
+  }
+  return nullptr;
 }
 
 std::string GraphView::UnusedName(std::string name) {
@@ -46,15 +71,6 @@ std::string GraphView::UnusedName(std::string name) {
   std::string candidate = name;
   for (int i = 1; !names_.insert(candidate).second; ++i) candidate = absl::StrCat(name, "_", i);
   return candidate;
-}
-
-Slot GraphView::BehindIdentities(Slot slot) const {
-  const Node* producer = Producer(slot);
-  while (producer != nullptr && IsPlainIdentity(*producer)) {
-    slot = {producer, 0};
-    producer = Producer(slot);
-  }
-  return slot;
 }
 
 Verdict GraphView::OnlyUse(const Node& node, Slot* use) const {
@@ -84,8 +100,8 @@ void GraphView::Infer(const Node& node) {
     refiner_->set_disable_constant_propagation(true);
     inferred_.resize(graph_.num_node_ids());
   }
-  // Depth first, inputs before their node. What a loop leads back to is taken as unknown by the
-  // refiner, as is the output of a node for which it fails.
+  // Depth first, inputs before their node, but not back around a loop. What is left out is taken as
+  // unknown by the refiner, as is the output of a node for which it fails.
   struct Visit {
     const Node* node;
     bool inputs_done;
@@ -96,13 +112,18 @@ void GraphView::Infer(const Node& node) {
     stack.pop_back();
     if (visit.inputs_done) {
       refiner_->AddNode(visit.node).IgnoreError();
+      // Inference forgets the shape of what enters a loop, since the loop may change it.
+      const Node* enter = EnterOfInvariant(*visit.node);
+      const auto* known = enter == nullptr ? nullptr : refiner_->GetContext(enter);
+      if (known != nullptr) refiner_->SetShape(visit.node, 0, known->input(0)).IgnoreError();
       continue;
     }
     if (inferred_[visit.node->id()]) continue;
     inferred_[visit.node->id()] = true;
     stack.push_back({visit.node, true});
     for (const Edge* edge : visit.node->in_edges()) {
-      if (!edge->IsControlEdge()) stack.push_back({edge->src(), false});
+      if (edge->IsControlEdge() || edge->src()->IsNextIteration()) continue;
+      stack.push_back({edge->src(), false});
     }
   }
 }
@@ -110,10 +131,13 @@ void GraphView::Infer(const Node& node) {
 PartialTensorShape GraphView::Shape(const Slot& slot) {
   int output = 0;
   const Node* producer = Producer(slot, &output);
+  return producer == nullptr ? PartialTensorShape() : ShapeOf(*producer, output);
+}
+
+PartialTensorShape GraphView::ShapeOf(const Node& node, int output) {
   PartialTensorShape shape;
-  if (producer == nullptr) return shape;
-  Infer(*producer);
-  auto* context = refiner_->GetContext(producer);
+  Infer(node);
+  auto* context = refiner_->GetContext(&node);
   if (context == nullptr || output >= context->num_outputs()) return shape;
   const auto handle = context->output(output);
   if (!context->RankKnown(handle)) return shape;
@@ -127,38 +151,45 @@ PartialTensorShape GraphView::Shape(const Slot& slot) {
   return shape;
 }
 
-std::optional<Tensor> GraphView::Constant(const Slot& slot) {
+bool GraphView::FollowsFromConstants(const Node& node, bool* waits) {
+  std::vector<const Node*> found{&node};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Node* each = found[i];
+    if (found.size() > kMaxConstantNodes || options_.fed.contains(each->name())) return false;
+    const std::string& op = each->type_string();
+    const bool of_shape = op == "Shape" || op == "Size" || op == "Rank";
+    *waits |= HasControlInput(*each) || of_shape || each->IsControlFlow();
+    if (of_shape) continue;  // its input's value does not matter
+    const PartialTensorShape shape = ShapeOf(*each, 0);
+    if (!shape.IsFullyDefined() || shape.num_elements() > kMaxConstantElements) return false;
+    for (const Edge* edge : each->in_edges()) {
+      if (!edge->IsControlEdge()) found.push_back(edge->src());
+    }
+  }
+  return true;
+}
+
+std::optional<Constant> GraphView::ConstantAt(const Slot& slot) {
+  const Node* producer = Producer(slot);
+  Constant constant;
+  if (producer == nullptr || !FollowsFromConstants(*producer, &constant.waits)) {
+    return std::nullopt;
+  }
   // A loop's Enter keeps the value; TensorFlow's evaluation stops at it.
-  Slot source = BehindIdentities(slot);
   int output = 0;
-  const Node* producer = Producer(source, &output);
-  while (producer != nullptr && producer->IsEnter()) {
-    source = BehindIdentities({producer, 0});
-    producer = Producer(source, &output);
+  Slot source = slot;
+  for (producer = Producer(source, &output);
+       producer != nullptr && (producer->IsEnter() || producer->IsIdentity());
+       producer = Producer(source, &output)) {
+    source = {producer, 0};
   }
   if (producer == nullptr) return std::nullopt;
-  const PartialTensorShape shape = Shape(source);
-  if (!shape.IsFullyDefined() || shape.num_elements() > kMaxConstantElements) return std::nullopt;
   auto value = tensorflow::EvaluateConstantTensor(
       *producer, output, *refiner_, [](const Node&, int) { return std::optional<Tensor>(); },
       tensorflow::EvaluateConstantTensorRunner{graph_.op_registry(), graph_.versions().producer()});
-  return value.ok() ? *std::move(value) : std::nullopt;
-}
-
-std::optional<std::vector<int64_t>> GraphView::ConstantVector(const Slot& slot) {
-  const std::optional<Tensor> value = Constant(slot);
-  if (!value.has_value() || value->dims() != 1) return std::nullopt;
-  std::vector<int64_t> elements(value->NumElements());
-  for (int64_t i = 0; i < value->NumElements(); ++i) {
-    if (value->dtype() == tensorflow::DT_INT32) {
-      elements[i] = value->flat<int32_t>()(i);
-    } else if (value->dtype() == tensorflow::DT_INT64) {
-      elements[i] = value->flat<int64_t>()(i);
-    } else {
-      return std::nullopt;
-    }
-  }
-  return elements;
+  if (!value.ok() || !value->has_value()) return std::nullopt;
+  constant.value = **std::move(value);
+  return constant;
 }
 
 }  // namespace tf_tvm_ops

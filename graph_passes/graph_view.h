@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "graph_passes/reason.h"
+#include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/common_runtime/shape_refiner.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -29,7 +30,19 @@ struct ViewOptions {
   // Names of nodes that have to stay, fetched ones among them. Nodes that feed a _Retval need not
   // be named.
   absl::flat_hash_set<std::string> preserved;
+  // Names of nodes that may be given other values than their own.
+  absl::flat_hash_set<std::string> fed;
   bool for_xla = false;  // XLA will compile the graph, or what it likes of it
+  // The graph may be differentiated later.
+  bool keep_gradients = false;
+  // Those that nodes are placed on; null if they are not placed yet.
+  const tensorflow::DeviceSet* devices = nullptr;
+};
+
+struct Constant {
+  tensorflow::Tensor value;
+  // Whether it has to be waited for: what computes it waits for something, or may be skipped.
+  bool waits = false;
 };
 
 // Not for use after the graph changed.
@@ -41,13 +54,10 @@ class GraphView {
   bool IsPreserved(const tensorflow::Node& node) const {
     return options_.preserved.contains(node.name());
   }
-  bool for_xla() const { return options_.for_xla; }
+  const ViewOptions& options() const { return options_; }
 
   // The node and output that give the tensor; null on a malformed graph.
   const tensorflow::Node* Producer(const Slot& slot, int* output = nullptr) const;
-
-  // The same tensor, as far up as only Identity nodes without control edges into them lie between.
-  Slot BehindIdentities(Slot slot) const;
 
   // Refused if output 0 of the node is used by other than one input of one node, if something
   // waits for the node, or if it has to be preserved; else Taken and the only use.
@@ -63,10 +73,16 @@ class GraphView {
   tensorflow::PartialTensorShape Shape(const Slot& slot);
 
   // The value, if it follows from constants and known shapes, and is small.
-  std::optional<tensorflow::Tensor> Constant(const Slot& slot);
-  std::optional<std::vector<int64_t>> ConstantVector(const Slot& slot);
+  std::optional<Constant> ConstantAt(const Slot& slot);
+
+  // The Enter that gives a loop the value of a Merge which the loop does not change; null if the
+  // node is something else.
+  static const tensorflow::Node* EnterOfInvariant(const tensorflow::Node& merge);
 
  private:
+  tensorflow::PartialTensorShape ShapeOf(const tensorflow::Node& node, int output);
+  // Looks at everything that a constant follows from. False if it is none, or not worth computing.
+  bool FollowsFromConstants(const tensorflow::Node& node, bool* waits);
   // Infers the shapes of the node and of everything that it depends on.
   void Infer(const tensorflow::Node& node);
 

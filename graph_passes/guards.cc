@@ -9,6 +9,7 @@
 #include "cc/ops/matmul_shapes.h"
 #include "cc/ops/stock_kernel.h"
 #include "graph_passes/replacement.h"
+#include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/util/device_name_utils.h"
@@ -33,16 +34,25 @@ std::string DeviceType(const Node& node) {
   return tensorflow::DEVICE_CPU;
 }
 
-// A variable, or what stands for one inside a function.
-bool IsVariable(const GraphView& view, Slot slot) {
-  slot = view.BehindIdentities(slot);
-  const Node* producer = view.Producer(slot);
-  while (producer != nullptr && (producer->IsEnter() || producer->type_string() == "Cast")) {
-    slot = view.BehindIdentities({producer, 0});
-    producer = view.Producer(slot);
+// A variable, or what stands for one inside a function or a loop.
+bool IsVariable(const GraphView& view, const Slot& slot) {
+  const Node* node = view.Producer(slot);
+  while (node != nullptr) {
+    const Node* enter = GraphView::EnterOfInvariant(*node);
+    const bool passes =
+        node->IsEnter() || node->IsIdentity() || node->IsSwitch() || node->type_string() == "Cast";
+    if (enter == nullptr && !passes) break;
+    node = view.Producer({enter != nullptr ? enter : node, 0});
   }
-  return producer != nullptr &&
-         (producer->type_string() == "ReadVariableOp" || producer->IsVariable());
+  return node != nullptr && (node->type_string() == "ReadVariableOp" || node->IsVariable());
+}
+
+// Whether the node is on another machine or in another process, which may not have the ops.
+bool IsRemote(const GraphView& view, const Node& node) {
+  const tensorflow::DeviceSet* devices = view.options().devices;
+  const tensorflow::Device* device =
+      devices == nullptr ? nullptr : devices->FindDeviceByName(Device(node));
+  return device != nullptr && !device->IsLocal();
 }
 
 // What would serve the op, if its shapes are known: Taken and *choice.
@@ -70,6 +80,10 @@ bool HasPackKernel(GraphView& view, const Fusion& fusion) {
 
 }  // namespace
 
+bool HasOwnGradient(const GraphView& view, const Node& node) {
+  return view.options().keep_gradients && node.attrs().Find("_gradient_op_type") != nullptr;
+}
+
 bool SameDevice(const Node& a, const Node& b) { return Device(a) == Device(b); }
 
 Verdict HasDType(GraphView&, const Fusion& fusion) {
@@ -85,14 +99,20 @@ Verdict HasDType(GraphView&, const Fusion& fusion) {
 }
 
 Verdict IsOutsideXla(GraphView& view, const Fusion& fusion) {
-  if (view.for_xla()) return Verdict::Refused(Reason::kXla);
+  if (view.options().for_xla) return Verdict::Refused(Reason::kXla);
   for (const char* attr : {"_XlaMustCompile", "_XlaCompile", "_xla_compile_id", "_XlaCluster"}) {
-    if (fusion.product->attrs().Find(attr) != nullptr) return Verdict::Refused(Reason::kXla, attr);
+    const auto* value = fusion.product->attrs().Find(attr);
+    const bool off =
+        value != nullptr && value->value_case() == tensorflow::AttrValue::kB && !value->b();
+    if (value != nullptr && !off) return Verdict::Refused(Reason::kXla, attr);
   }
   return Verdict::Taken();
 }
 
-Verdict HasKernelOnDevice(GraphView&, const Fusion& fusion) {
+Verdict HasKernelOnDevice(GraphView& view, const Fusion& fusion) {
+  if (IsRemote(view, *fusion.product)) {
+    return Verdict::Refused(Reason::kRemote, Device(*fusion.product));
+  }
   const std::string type = DeviceType(*fusion.product);
   const bool found = tensorflow::FindKernelDef(tensorflow::DeviceType(type), OpNode(fusion),
                                                /*def=*/nullptr, /*kernel_class_name=*/nullptr)

@@ -22,6 +22,9 @@ Verdict CheckProduct(GraphView& view, const Fusion& fusion);
 // Whether an epilogue may be fused into a product of this dtype.
 Verdict EpiloguePays(GraphView& view, const Fusion& fusion);
 
+// Whether the node will be differentiated in another way than its type says.
+bool HasOwnGradient(const GraphView& view, const tensorflow::Node& node);
+
 bool SameDevice(const tensorflow::Node& a, const tensorflow::Node& b);
 
 }  // namespace tf_tvm_ops

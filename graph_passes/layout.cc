@@ -68,4 +68,8 @@ bool SwapsRowsAndColumns(const std::vector<int64_t>& permutation) {
   return OfLastThree(permutation) == std::array<int, 3>{0, 2, 1};
 }
 
+bool SwapsBoth(const std::vector<int64_t>& permutation) {
+  return permutation.size() >= 3 && OfLastThree(permutation) == std::array<int, 3>{2, 0, 1};
+}
+
 }  // namespace tf_tvm_ops

@@ -27,6 +27,8 @@ std::optional<MatMulLayout> LayoutBeforeTranspose(const std::vector<int64_t>& pe
 bool SwapsLengthAndHeads(const std::vector<int64_t>& permutation);
 // The same of the dimensions -2 and -1, for any rank from 2 up.
 bool SwapsRowsAndColumns(const std::vector<int64_t>& permutation);
+// Both, the second first: [.., heads, rows, columns] becomes [.., columns, heads, rows].
+bool SwapsBoth(const std::vector<int64_t>& permutation);
 
 }  // namespace tf_tvm_ops
 

@@ -49,6 +49,22 @@ void AddColocationTargets(const NodeDefs& nodes, absl::flat_hash_set<std::string
   }
 }
 
+// Nodes by name, or by the name of an output.
+absl::Status AddNamed(const tensorflow::Graph& graph, const std::vector<std::string>& names,
+                      absl::flat_hash_set<std::string>* nodes) {
+  if (names.empty()) return absl::OkStatus();
+  absl::flat_hash_set<absl::string_view> known;
+  for (const tensorflow::Node* node : graph.nodes()) known.insert(node->name());
+  for (const std::string& name : names) {
+    const std::string node = name.substr(0, name.find(':'));
+    if (!known.contains(node)) {
+      return absl::InvalidArgumentError(absl::StrCat("there is no node '", node, "' in it"));
+    }
+    nodes->insert(node);
+  }
+  return absl::OkStatus();
+}
+
 RewritePlan PlanFor(Direction direction, GraphView& view) {
   return direction == Direction::kRewrite ? PlanRewrites(view) : PlanReverts(view);
 }
@@ -63,10 +79,11 @@ absl::Status RewriteMain(const OfflineOptions& options, const FunctionLibraryDef
   if (!status.ok()) return status;
   ViewOptions view_options;
   AddColocationTargets(graph_def->node(), &view_options.preserved);
-  for (const std::string& name : options.outputs) {
-    if (name.empty()) continue;
-    view_options.preserved.insert(name.substr(0, name.find(':')));
-  }
+  view_options.keep_gradients = true;
+  status = AddNamed(graph, options.outputs, &view_options.preserved);
+  if (status.ok()) status = AddNamed(graph, options.inputs, &view_options.preserved);
+  if (status.ok()) status = AddNamed(graph, options.inputs, &view_options.fed);
+  if (!status.ok()) return status;
   GraphView view(graph, std::move(view_options));
   RewritePlan plan = PlanFor(options.direction, view);
   reports->push_back({"graph", std::move(plan.outcomes)});
@@ -86,6 +103,7 @@ absl::Status RewriteFunction(Direction direction, const FunctionLibraryDefinitio
   if (!status.ok()) return status;
   ViewOptions view_options;
   AddColocationTargets(function->node_def(), &view_options.preserved);
+  view_options.keep_gradients = true;
   for (const auto& [name, node] : function->control_ret()) view_options.preserved.insert(node);
   const auto compiled = function->attr().find("_XlaMustCompile");
   view_options.for_xla = compiled != function->attr().end() && compiled->second.b() &&

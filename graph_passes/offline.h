@@ -16,6 +16,8 @@ enum class Direction : uint8_t { kRewrite, kRevert };
 
 struct OfflineOptions {
   Direction direction = Direction::kRewrite;
+  // Names of the nodes of the graph itself that will be fed.
+  std::vector<std::string> inputs;
   // Names of the nodes of the graph itself that will be fetched. If there are none, every node may
   // be, and none is removed.
   std::vector<std::string> outputs;

@@ -21,7 +21,7 @@ class Planner {
   RewritePlan Run() {
     for (const Node* node : view_.graph().op_nodes()) {
       const ProductRule rule = FindProductRule(node->type_string());
-      if (rule != nullptr) Visit(*node, rule);
+      if (rule != nullptr && !IsKeptAside(*node)) Visit(*node, rule);
     }
     return std::move(plan_);
   }
@@ -34,6 +34,9 @@ class Planner {
     Fusion fusion;
     fusion.product = &node;
     Verdict verdict = rule(view_, node, &fusion);
+    if (verdict.taken() && HasOwnGradient(view_, node)) {
+      verdict = Verdict::Refused(Reason::kGradient);
+    }
     if (verdict.taken()) verdict = CheckProduct(view_, fusion);
     if (fusion.dtype != tensorflow::DT_INVALID) outcome.shapes = Shapes(fusion);
     Verdict more;
@@ -104,6 +107,9 @@ class Planner {
     if (verdict.taken() && !SameDevice(*producer, *trial->product)) {
       verdict = Verdict::Refused(Reason::kOtherDevice, producer->name());
     }
+    if (verdict.taken() && HasOwnGradient(view_, *producer)) {
+      verdict = Verdict::Refused(Reason::kGradient, producer->name());
+    }
     if (verdict.taken() && after.scale != trial->scale) verdict = EpiloguePays(view_, after);
     if (!verdict.taken()) return verdict;
     after.absorbed.insert(after.absorbed.end(), identities.begin(), identities.end());
@@ -138,6 +144,9 @@ class Planner {
       verdict = rule(view_, use, &trial);
       if (verdict.taken() && !SameDevice(*use.node, *trial.product)) {
         verdict = Verdict::Refused(Reason::kOtherDevice, use.node->name());
+      }
+      if (verdict.taken() && HasOwnGradient(view_, *use.node)) {
+        verdict = Verdict::Refused(Reason::kGradient, use.node->name());
       }
       if (verdict.taken() && (trial.scale != fusion->scale || trial.addend.has_value())) {
         verdict = EpiloguePays(view_, trial);

@@ -15,6 +15,8 @@ constexpr Word kWords[] = {
     {Reason::kNone, "", ""},
     {Reason::kDType, "dtype", "The dtype is not float32, float64, float16 or bfloat16."},
     {Reason::kDevice, "device", "The op has no kernel for the device that the product is on."},
+    {Reason::kRemote, "remote",
+     "The product is on another machine or in another process, which may not have the ops."},
     {Reason::kXla, "xla", "XLA compiles this graph and fuses by itself."},
     {Reason::kRank, "rank", "It is a single matrix product, without batch dimensions."},
     {Reason::kProjection, "projection",
@@ -26,6 +28,7 @@ constexpr Word kWords[] = {
     {Reason::kShapes, "shapes", "The shapes do not fit together; TensorFlow reports it."},
     {Reason::kStock, "stock",
      "TensorFlow's own kernel would serve these shapes, so nothing would be gained."},
+    {Reason::kGradient, "gradient", "The graph says how to differentiate this very node."},
     {Reason::kFetched, "fetched", "The value in between is fetched or has to be preserved."},
     {Reason::kConsumers, "consumers", "The value in between is used elsewhere too."},
     {Reason::kControlEdge, "control_edge", "Another op has to wait for the value in between."},
@@ -38,6 +41,9 @@ constexpr Word kWords[] = {
     {Reason::kOrder, "order", "The op cannot do this after what is fused already."},
     {Reason::kBroadcast, "broadcast",
      "The addend has, or may have, a shape that TensorFlow treats otherwise."},
+    {Reason::kSubtraction, "subtraction",
+     "The mask is subtracted and may be as large as the product: to negate it costs what fusing "
+     "it gains."},
     {Reason::kBfloat16, "bfloat16",
      "No pack has a bfloat16 kernel for it, and TensorFlow's separate ops are faster."},
     {Reason::kTaken, "taken", "It is fused with another product."},
@@ -61,6 +67,5 @@ std::string ReasonsText() {
 }
 
 const char* ReasonName(Reason reason) { return Find(reason).name; }
-const char* ReasonMeaning(Reason reason) { return Find(reason).meaning; }
 
 }  // namespace tf_tvm_ops

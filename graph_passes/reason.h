@@ -14,6 +14,7 @@ enum class Reason : uint8_t {
   // Of the product itself.
   kDType,       // not float32, float64, float16 or bfloat16, or operands of different dtypes
   kDevice,      // the op has no kernel for the device that the product is on
+  kRemote,      // on a machine, or in a process, that may not have the ops
   kXla,         // compiled by XLA, which fuses by itself
   kRank,        // a single matrix product, without batch dimensions
   kProjection,  // an operand without batch dimensions, usually a weight: one large product
@@ -22,6 +23,7 @@ enum class Reason : uint8_t {
   kShapes,      // known shapes that do not fit together; stock reports them
   kStock,       // known shapes for which TensorFlow's own kernel would serve the op
   // Of what comes before or after it.
+  kGradient,     // the graph gives a node a gradient of its own
   kFetched,      // the value in between is fetched or has to be preserved
   kConsumers,    // the value in between is used elsewhere too
   kControlEdge,  // something has to wait for the value in between
@@ -32,13 +34,12 @@ enum class Reason : uint8_t {
   kFactor,       // a factor that is not one finite number
   kOrder,        // the op cannot do it after what is already fused
   kBroadcast,    // the addend enlarges the product, or stock would not broadcast it so
+  kSubtraction,  // a mask is subtracted that may be as large as the product
   kBfloat16,     // bfloat16 without a kernel in a pack: TensorFlow's separate ops are faster
   kTaken         // already fused with another product
 };
 
 const char* ReasonName(Reason reason);
-// One sentence for people.
-const char* ReasonMeaning(Reason reason);
 
 // "name<tab>sentence" lines of all of them, in their order.
 std::string ReasonsText();

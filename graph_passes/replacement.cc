@@ -12,7 +12,7 @@ tensorflow::NodeDef OpNode(const Fusion& fusion) {
   tensorflow::NodeDef node;
   node.set_name(fusion.tail->name());
   node.set_device(fusion.tail->requested_device());
-  SetOpOfFamily(fusion.attrs(), {fusion.lhs.rank, fusion.rhs.rank, fusion.output_rank}, &node);
+  SetOpOfFamily(fusion.attrs(), &node);
   return node;
 }
 
@@ -35,6 +35,7 @@ Replacement MakeReplacement(GraphView& view, const Fusion& fusion) {
     }
     op.inputs.push_back(addend);
   }
+  for (const Slot& slot : fusion.waits) op.inputs.push_back({slot, -1, /*waits=*/true});
   replacement.nodes.push_back(std::move(op));
   return replacement;
 }

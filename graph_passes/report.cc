@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -48,21 +49,25 @@ std::string Line(const Outcome& outcome) {
 
 // A product that was fused goes by the name of the op that it became when it is seen again.
 void Merge(GraphReport news, GraphReport* report) {
+  absl::flat_hash_map<std::string, size_t> index;
+  for (size_t i = 0; i < report->outcomes.size(); ++i) {
+    const Outcome& old = report->outcomes[i];
+    index.emplace(old.product, i);
+    if (!old.node.empty()) index.emplace(old.node, i);
+  }
   for (Outcome& outcome : news.outcomes) {
-    const auto known =
-        std::find_if(report->outcomes.begin(), report->outcomes.end(), [&](const Outcome& old) {
-          return old.product == outcome.product || old.node == outcome.product;
-        });
-    if (known == report->outcomes.end()) {
+    const auto found = index.find(outcome.product);
+    if (found == index.end()) {
       report->outcomes.push_back(std::move(outcome));
       continue;
     }
+    Outcome& known = report->outcomes[found->second];
     if (IsOpOfFamily(outcome.product_op)) {
-      outcome.product = known->product;
-      outcome.product_op = known->product_op;
-      outcome.parts.insert(outcome.parts.begin(), known->parts.begin(), known->parts.end());
+      outcome.product = known.product;
+      outcome.product_op = known.product_op;
+      outcome.parts.insert(outcome.parts.begin(), known.parts.begin(), known.parts.end());
     }
-    *known = std::move(outcome);
+    known = std::move(outcome);
   }
 }
 

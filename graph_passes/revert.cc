@@ -1,6 +1,7 @@
 #include "graph_passes/revert.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -22,11 +23,12 @@ using tensorflow::Tensor;
 // The attributes of one op, and the numbers of dimensions that they leave open.
 struct Op {
   MatMulAttrs attrs;
-  Ranks ranks{};  // lhs, rhs, output
+  std::array<int, 3> ranks{};  // lhs, rhs, lhs·rhs
 };
 
 bool Read(GraphView& view, const Node& node, Op* op) {
-  if (!ReadOpOfFamily(node, &op->attrs, &op->ranks).ok()) return false;
+  if (!ReadOpOfFamily(node, &op->attrs).ok()) return false;
+  op->ranks = op->attrs.ranks;
   for (const int operand : {0, 1}) {
     int& rank = op->ranks[operand];
     if (rank == 0) rank = std::max(view.Shape({&node, operand}).dims(), 0);

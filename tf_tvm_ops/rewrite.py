@@ -170,12 +170,11 @@ def enabled() -> bool:
 def disabled() -> Iterator[None]:
     """Leave graphs that are set up inside a ``with`` block, by any thread, as they are."""
     library = _library()
-    before: bytes = library.TfTvmOpsRewriteMode()
-    library.TfTvmOpsSetRewriteMode(b"off")
+    library.TfTvmOpsPauseRewriting()
     try:
         yield
     finally:
-        library.TfTvmOpsSetRewriteMode(before)
+        library.TfTvmOpsResumeRewriting()
 
 
 def report() -> Report:
@@ -202,7 +201,11 @@ def reasons() -> dict[str, str]:
 
 
 def rewrite_graph_def(
-    graph_def: Any, outputs: Iterable[str] = (), *, revert: bool = False
+    graph_def: Any,
+    outputs: Iterable[str] = (),
+    *,
+    inputs: Iterable[str] = (),
+    revert: bool = False,
 ) -> tuple[Any, Report]:
     """Rewrite a graph, with the functions of its library.
 
@@ -213,6 +216,8 @@ def rewrite_graph_def(
     outputs
         Names of the nodes that will be fetched. Without any, each may be, and those that are fused
         stay in the graph, unused.
+    inputs
+        Names of the nodes that will be fed, other than placeholders.
     revert
         Whether to put TensorFlow's ops in the place of this package's instead.
 
@@ -223,22 +228,23 @@ def rewrite_graph_def(
     Raises
     ------
     TypeError
-        If ``graph_def`` is something else.
+        If ``graph_def`` or a name is something else.
     ValueError
-        If TensorFlow cannot read the graph, for instance because it has ops that are not loaded.
+        If TensorFlow cannot read the graph, for instance because it has ops that are not loaded; or
+        if it has no node of a name given.
     """
     import tensorflow as tf
 
     if not isinstance(graph_def, tf.compat.v1.GraphDef):
         raise TypeError(f"graph_def: expected a GraphDef, got {type(graph_def).__name__}")
-    names = [outputs] if isinstance(outputs, str) else list(outputs)
     serialized = graph_def.SerializeToString()
     library = _library()
     new_graph, size, text = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
     error = library.TfTvmOpsRewriteGraphDef(
         serialized,
         len(serialized),
-        "\n".join(names).encode(),
+        _lines("inputs", inputs),
+        _lines("outputs", outputs),
         int(revert),
         ctypes.byref(new_graph),
         ctypes.byref(size),
@@ -281,7 +287,7 @@ def rewrite_saved_model(
     FileExistsError
         If there is something at ``dst``.
     ValueError
-        As `rewrite_graph_def`.
+        As `rewrite_graph_def`; or if ``dst`` lies inside ``src``.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -292,6 +298,8 @@ def rewrite_saved_model(
             f"{source} is not a SavedModel: it has no saved_model.pb (models split into several "
             "files are not supported)"
         )
+    if source.resolve() in target.resolve().parents:
+        raise ValueError(f"{target} lies inside {source}: name a folder outside it")
     if target.exists():
         raise FileExistsError(f"{target} exists: give the name of a folder to be made")
     stored = source / "saved_model.pb"
@@ -301,7 +309,10 @@ def rewrite_saved_model(
         raise ValueError(f"{stored} cannot be read: {error}") from error
     outcomes: list[Outcome] = []
     for meta_graph in saved_model.meta_graphs:
-        new_graph, report_ = rewrite_graph_def(meta_graph.graph_def, revert=revert)
+        inputs = [x for each in meta_graph.signature_def.values() for x in each.inputs.values()]
+        # One of several parts, as a sparse tensor, has no name of its own.
+        fed = {tensor.name for tensor in inputs if tensor.name}
+        new_graph, report_ = rewrite_graph_def(meta_graph.graph_def, inputs=fed, revert=revert)
         meta_graph.graph_def.CopyFrom(new_graph)
         _list_ops(meta_graph)
         outcomes += report_.outcomes
@@ -333,9 +344,18 @@ def _list_ops(meta_graph: Any) -> None:
             listed.op.add().CopyFrom(definition)
 
 
+def _lines(argument: str, names: Iterable[str]) -> bytes:
+    """Names as the library takes them."""
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument}: expected names of nodes, got {type(name).__name__}")
+    return "\n".join(names).encode()
+
+
 def _parse(text: str) -> Report:
     outcomes = []
-    for line in text.splitlines():
+    for line in filter(None, text.split("\n")):
         graph, product, product_op, shapes, op, node, parts, reason, detail = line.split("\t")
         fused = tuple(filter(None, parts.split(", ")))
         outcomes.append(
@@ -363,6 +383,8 @@ def _library() -> ctypes.CDLL:
     library.TfTvmOpsFree.restype = None
     library.TfTvmOpsSetRewriteMode.argtypes = [ctypes.c_char_p]
     library.TfTvmOpsSetRewriteMode.restype = None
+    library.TfTvmOpsPauseRewriting.restype = None
+    library.TfTvmOpsResumeRewriting.restype = None
     library.TfTvmOpsRewriteMode.restype = ctypes.c_char_p
     library.TfTvmOpsRewriteReport.restype = ctypes.c_void_p
     library.TfTvmOpsClearRewriteReport.restype = None
@@ -372,6 +394,7 @@ def _library() -> ctypes.CDLL:
     library.TfTvmOpsRewriteGraphDef.argtypes = [
         ctypes.c_char_p,
         ctypes.c_size_t,
+        ctypes.c_char_p,
         ctypes.c_char_p,
         ctypes.c_int,
         ctypes.c_void_p,

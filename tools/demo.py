@@ -1,7 +1,8 @@
 """``make demo``: attention layers with stock TensorFlow and with kernels made on the spot.
 
 It makes a pack with ``tf-tvm-ops generate``, loads it, computes attention layers of the sizes of
-translation models both ways, checks both against float64 NumPy, and shows the times.
+translation models both ways, checks both against float64 NumPy, and shows the times. Then it runs
+a Keras model that is rewritten when its graph is set up (demo_model.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from tf_tvm_ops.tools import demo_model
 from tf_tvm_ops.tools.bench import machine, report
 from tf_tvm_ops.tools.bench.cases import Array
 from tf_tvm_ops.tools.console import standard_output
@@ -75,7 +77,7 @@ def main() -> int:
         pack = Path(folder, "pack")
         if not _generate(console, pack):
             return 1
-        return compare(console, here, pack)
+        return compare(console, here, pack) or demo_model.show(console)
 
 
 def _generate(console: Console, pack: Path) -> bool:

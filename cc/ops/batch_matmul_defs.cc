@@ -24,6 +24,7 @@ OpDefBuilder Define(const char* name) {
       .Attr("lhs_length_first: bool = false")
       .Attr("rhs_length_first: bool = false")
       .Attr("broadcast_batch: bool = true")
+      .Attr("ranks: list(int) = []")
       .Attr("scale: string = '1.0'");
   return op;
 }
@@ -37,6 +38,7 @@ lhs_length_first: Whether the dimensions -3 and -2 of `lhs` come in the other or
   `[..., length, heads, depth]` for `[..., heads, length, depth]`. They are put right before `adj_x`
   applies.
 rhs_length_first: The same for `rhs`.
+ranks: Numbers of dimensions of lhs, rhs and lhs·rhs that are expected, 0 for any; or empty.
 broadcast_batch: Whether batch dimensions are broadcast; they have to be equal otherwise.
 scale: A number as text, "0.125", so that float64 loses nothing.
 )doc";

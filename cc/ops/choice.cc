@@ -13,7 +13,8 @@ constexpr int64_t kFewMultiplyAdds = 1 << 17;
 
 // As measured with tools/bench on a machine with AVX-512, batches of 1 to 2048, M and N of 1 to
 // 2048, K of 8 to 768.
-bool GenericExpectedFaster(const Product& product, int64_t matrices) {
+bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices) {
+  const Product& product = shapes.product;
   const int64_t matrix = product.m * product.n * product.k;
   if (matrix * matrices <= kFewMultiplyAdds) return true;
   switch (product.dtype) {
@@ -21,10 +22,10 @@ bool GenericExpectedFaster(const Product& product, int64_t matrices) {
       // Neither oneDNN nor Eigen is at its best with a single row, unless it is a long one that
       // they share among threads.
       if (product.m == 1) return matrix <= kFewMultiplyAdds;
-      // oneDNN blocks better than a kernel of unknown extents can; Eigen takes one matrix at a
-      // time.
+      // oneDNN blocks better than a kernel of unknown extents can. Eigen, which also serves
+      // broadcast batches, takes one matrix at a time.
       static const bool onednn = OneDnnTakes(tensorflow::DT_FLOAT);
-      return !onednn && matrices > 1;
+      return !(onednn && shapes.is_plain()) && matrices > 1;
     }
     case DType::kBfloat16: {
       // oneDNN uses instructions that generic kernels do not, except for a single row. With scale
@@ -76,7 +77,7 @@ Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback
   const Problem& problem = choice.plan.problem();
   choice.kernel = dispatcher.FindReady(problem, &choice.refusal);
   if (choice.kernel == nullptr && fallback != Fallback::kStock &&
-      (fallback == Fallback::kGeneric || GenericExpectedFaster(product, choice.plan.size()))) {
+      (fallback == Fallback::kGeneric || GenericExpectedFaster(shapes, choice.plan.size()))) {
     Refusal no_generic;
     choice.kernel = dispatcher.FindReady(problem.Generic(), &no_generic);
   }

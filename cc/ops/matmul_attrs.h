@@ -2,7 +2,10 @@
 #ifndef TF_TVM_OPS_CC_OPS_MATMUL_ATTRS_H_
 #define TF_TVM_OPS_CC_OPS_MATMUL_ATTRS_H_
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -22,10 +25,14 @@ struct MatMulAttrs {
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   MatMulLayout lhs;
   MatMulLayout rhs;
-  MatMulLayout output;          // never adjoint
+  MatMulLayout output;  // never adjoint
+  // Numbers of dimensions of lhs, rhs and lhs·rhs; 0 for any.
+  std::array<int, 3> ranks{};
   bool broadcast_batch = true;  // batch dimensions have to be equal otherwise
   double scale = 1.0;
   bool has_addend = false;
+
+  bool HasRanks(int lhs_rank, int rhs_rank, int product_rank) const;
 
   // Reads them from a node of any op of the family, XLA's among them.
   static absl::Status Read(tensorflow::OpKernelConstruction* ctx, MatMulAttrs* attrs);
@@ -34,6 +41,9 @@ struct MatMulAttrs {
 // The attribute `scale` is text, "0.125", because TensorFlow keeps float attributes in float32 and
 // cannot set tensor attributes in eager mode.
 absl::Status ParseScale(const std::string& text, double* scale);
+
+// The attribute `ranks` is empty, or three numbers.
+absl::Status ParseRanks(const std::vector<int32_t>& list, std::array<int, 3>* ranks);
 
 }  // namespace tf_tvm_ops
 

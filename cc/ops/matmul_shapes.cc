@@ -122,6 +122,10 @@ absl::Status ResolveMatMulShapes(const MatMulAttrs& attrs, const TensorShape& lh
   product.m = lhs.BroadcastExtent(kRows);
   product.n = rhs.BroadcastExtent(kColumns);
   product.k = lhs.BroadcastExtent(kColumns);
+  if (!attrs.HasRanks(lhs.rank(), rhs.rank(), rank)) {
+    return invalid(
+        "An operand, or the product, has another number of dimensions than the op is for");
+  }
   if (product.k != rhs.BroadcastExtent(kRows)) return invalid("Matrix size-incompatible");
   Extents extents(rank);
   extents[kColumns] = product.n;
@@ -136,6 +140,7 @@ absl::Status ResolveMatMulShapes(const MatMulAttrs& attrs, const TensorShape& lh
     shapes->same_batch &= x == y;
     shapes->single_rhs &= y == 1;
   }
+  shapes->single_rhs &= !attrs.lhs.adjoint;
   if (!Shape(extents, &shapes->product_shape)) return invalid("The output is too large");
 
   const StridedView scalar, addend(addend_shape == nullptr ? TensorShape() : *addend_shape);

@@ -23,8 +23,11 @@ struct MatMulShapes {
   bool enlarged = false;
   // Every batch dimension of both operands has the extent of the product's.
   bool same_batch = true;
-  // rhs is one matrix for all batches.
+  // rhs is one matrix for all batches, and lhs row-major: one large product.
   bool single_rhs = true;
+
+  // Whether it is a product of as many matrices as matrices, or of one and one.
+  bool is_plain() const { return same_batch || single_rhs; }
 };
 
 // Fills `shapes`, or InvalidArgument that names the shapes. `addend` is null without one. Allocates

@@ -1,5 +1,9 @@
 #include "cc/ops/shape_functions.h"
 
+#include <array>
+#include <vector>
+
+#include "cc/ops/matmul_attrs.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 
 namespace tf_tvm_ops {
@@ -31,13 +35,26 @@ struct Matrices {
   DimensionHandle columns;
 };
 
+// The rank that the attribute `ranks` expects of lhs, rhs or lhs·rhs; 0 for any.
+absl::Status ExpectedRank(InferenceContext* c, size_t index, int64_t* rank) {
+  std::vector<int32_t> list;
+  std::array<int, 3> ranks{};
+  absl::Status status = c->GetAttr("ranks", &list);
+  if (status.ok()) status = ParseRanks(list, &ranks);
+  *rank = ranks[index];
+  return status;
+}
+
 absl::Status GetMatrices(InferenceContext* c, int input, const char* adjoint_name,
                          const char* length_first_name, Matrices* matrices) {
   bool adjoint, length_first;
+  int64_t rank = 0;
   ShapeHandle shape;
   absl::Status status = c->GetAttr(adjoint_name, &adjoint);
+  if (status.ok()) status = ExpectedRank(c, input, &rank);
   if (status.ok()) status = c->GetAttr(length_first_name, &length_first);
   if (status.ok()) status = c->WithRankAtLeast(c->input(input), 2, &shape);
+  if (status.ok() && rank != 0) status = c->WithRank(shape, rank, &shape);
   if (status.ok() && length_first) status = SwapLengthAndHeads(c, shape, &shape);
   if (status.ok()) status = c->Subshape(shape, 0, -2, &matrices->batch);
   if (!status.ok()) return status;
@@ -65,8 +82,11 @@ absl::Status ProductShape(InferenceContext* c, ShapeHandle* product) {
     status = broadcast_batch ? Broadcast(c, lhs.batch, rhs.batch, &batch)
                              : c->Merge(lhs.batch, rhs.batch, &batch);
   }
-  if (!status.ok()) return status;
-  return c->Concatenate(batch, c->Matrix(lhs.rows, rhs.columns), product);
+  if (status.ok()) status = c->Concatenate(batch, c->Matrix(lhs.rows, rhs.columns), product);
+  int64_t rank = 0;
+  if (status.ok()) status = ExpectedRank(c, 2, &rank);
+  if (status.ok() && rank != 0) status = c->WithRank(*product, rank, product);
+  return status;
 }
 
 }  // namespace

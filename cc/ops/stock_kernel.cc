@@ -122,19 +122,16 @@ absl::Status StockBatchMatMul::Run(OpKernelContext* ctx, const MatMulShapes& sha
 
   TensorShape lhs_shape = HeadsFirst(lhs.shape(), attrs_.lhs);
   TensorShape rhs_shape = HeadsFirst(rhs.shape(), attrs_.rhs);
-  bool plain = true;
-  if (shapes.single_rhs && !attrs_.lhs.adjoint) {
+  if (shapes.single_rhs) {
     // One large product in place of many small ones.
     lhs_shape = TensorShape({1, size * m, k});
     rhs_shape = Matrices(1, rhs_shape);
   } else if (shapes.same_batch) {
     lhs_shape = Matrices(size, lhs_shape);
     rhs_shape = Matrices(size, rhs_shape);
-  } else {
-    plain = false;
   }
 
-  const Kernel& kernel = plain && onednn_.op ? onednn_ : eigen_;
+  const Kernel& kernel = shapes.is_plain() && onednn_.op ? onednn_ : eigen_;
   std::array<Tensor, 2> operands;
   absl::Status status = StockOperand(ctx, lhs, attrs_.lhs, kernel.dtype, lhs_shape, &operands[0]);
   if (status.ok()) {

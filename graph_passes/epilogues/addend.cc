@@ -22,6 +22,18 @@ bool Enlarges(const PartialTensorShape& product, const PartialTensorShape& adden
   return false;
 }
 
+// Whether it is known that the addend has fewer elements than the product.
+bool IsSmaller(const PartialTensorShape& product, const PartialTensorShape& addend) {
+  if (addend.unknown_rank()) return false;
+  if (!product.unknown_rank() && addend.dims() < product.dims()) return true;
+  for (int i = 1; i <= addend.dims(); ++i) {
+    const bool of_one =
+        !product.unknown_rank() && i <= product.dims() && product.dim_size(product.dims() - i) == 1;
+    if (addend.dim_size(addend.dims() - i) == 1 && !of_one) return true;
+  }
+  return addend.dims() == 0;
+}
+
 // Whether stock and the op take the same addends.
 Verdict SameBroadcast(const Slot& use, const PartialTensorShape& product,
                       const PartialTensorShape& addend) {
@@ -40,7 +52,9 @@ Verdict SameBroadcast(const Slot& use, const PartialTensorShape& product,
     std::string format;
     const bool columns = tensorflow::GetNodeAttr(use.node->attrs(), "data_format", &format).ok() &&
                          format == "NHWC" && use.input == 0;
-    return columns && addend.dims() == 1 && addend.dim_size(0) > 1 ? Verdict::Taken() : refused();
+    const bool equal = product.dims() > 0 && addend.dims() == 1 && addend.dim_size(0) > 0 &&
+                       product.dim_size(product.dims() - 1) == addend.dim_size(0);
+    return columns && equal ? Verdict::Taken() : refused();
   }
   return Enlarges(product, addend) ? refused() : Verdict::Taken();
 }
@@ -54,8 +68,12 @@ Verdict AbsorbAddend(GraphView& view, const Slot& use, Fusion* fusion) {
   if (fusion->addend.has_value() || fusion->output_length_first) {
     return Verdict::Refused(Reason::kOrder, use.node->name());
   }
-  Verdict verdict = SameBroadcast(use, view.Shape(use), view.Shape(addend));
+  const PartialTensorShape product_shape = view.Shape(use), addend_shape = view.Shape(addend);
+  Verdict verdict = SameBroadcast(use, product_shape, addend_shape);
   if (!verdict.taken()) return verdict;
+  if (op == "Sub" && use.input == 0 && !IsSmaller(product_shape, addend_shape)) {
+    return Verdict::Refused(Reason::kSubtraction, use.node->name());
+  }
   fusion->addend = addend;
   if (op == "Sub") {
     // product - addend, or addend - product.

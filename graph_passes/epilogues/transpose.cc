@@ -1,8 +1,9 @@
-// A transpose after the product: one that puts length before heads, or one of the matrices.
+// A transpose after the product: one that puts length before heads, one of the matrices, or both.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph_passes/constants.h"
 #include "graph_passes/layout.h"
 #include "graph_passes/rules.h"
 
@@ -10,10 +11,12 @@ namespace tf_tvm_ops {
 
 Verdict AbsorbTranspose(GraphView& view, const Slot& use, Fusion* fusion) {
   if (use.input != 0) return Verdict::NotApplicable();
-  const auto permutation = view.ConstantVector({use.node, 1});
+  const auto permutation = PermutationOf(view, *use.node, fusion);
   if (!permutation.has_value()) return Verdict::Refused(Reason::kNotConstant, use.node->name());
-  const bool of_matrices = SwapsRowsAndColumns(*permutation);
-  if (!of_matrices && !SwapsLengthAndHeads(*permutation)) {
+  const bool both = SwapsBoth(*permutation);
+  const bool of_matrices = both || SwapsRowsAndColumns(*permutation);
+  const bool of_lengths = both || SwapsLengthAndHeads(*permutation);
+  if (!of_matrices && !of_lengths) {
     return Verdict::Refused(
         Reason::kPermutation,
         absl::StrCat("[", absl::StrJoin(*permutation, ", "), "] in ", use.node->name()));
@@ -26,12 +29,14 @@ Verdict AbsorbTranspose(GraphView& view, const Slot& use, Fusion* fusion) {
     std::swap(fusion->lhs, fusion->rhs);
     fusion->lhs.layout.adjoint = !fusion->lhs.layout.adjoint;
     fusion->rhs.layout.adjoint = !fusion->rhs.layout.adjoint;
-    fusion->Absorb(*use.node, "matrix transpose");
-    return Verdict::Taken();
+    fusion->parts.push_back("matrix transpose");
   }
-  fusion->output_length_first = true;
   fusion->output_rank = static_cast<int>(permutation->size());
-  fusion->Absorb(*use.node, "transpose");
+  if (of_lengths) {
+    fusion->output_length_first = true;
+    fusion->parts.push_back("transpose");
+  }
+  fusion->Absorb(*use.node, "");
   return Verdict::Taken();
 }
 

@@ -6,6 +6,7 @@
 // Everything before execution, after Grappler. What a session feeds and fetches is known only then,
 // and where it runs a SavedModel of TensorFlow 2, functions are inlined only then. In functions,
 // with constants folded and dead nodes gone, there may be more to fuse.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/dispatch/log.h"
 #include "graph_passes/control.h"
 #include "graph_passes/hooks/hooks.h"
 #include "graph_passes/planner.h"
@@ -46,11 +48,11 @@ bool ClustersForXla(const GraphOptimizationPassOptions& options) {
   return level == OptimizerOptions::ON_1 || level == OptimizerOptions::ON_2;
 }
 
+// A session sets up a graph for each set of feeds and fetches.
 std::string GraphName(const GraphOptimizationPassOptions& options) {
   if (options.function_def != nullptr) return options.function_def->signature().name();
-  if (options.is_function_graph) return "a function";
-  return options.session_handle.empty() ? "graph of a session"
-                                        : absl::StrCat("graph of session ", options.session_handle);
+  static std::atomic<int> sessions{0};
+  return absl::StrCat(options.is_function_graph ? "function " : "graph of a session ", ++sessions);
 }
 
 // TensorFlow runs an eager op as a function of one node. There is nothing to fuse it with.
@@ -76,28 +78,35 @@ class AutomaticPass final : public tensorflow::GraphOptimizationPass {
         (point_ == OptimizationPassRegistry::POST_PLACEMENT && !options.is_function_graph)) {
       return absl::OkStatus();
     }
+    const auto start = std::chrono::steady_clock::now();
+    tensorflow::Graph* graph = options.graph->get();
+    const int nodes = graph->num_op_nodes();
+    RewritePlan plan;
     try {
-      const auto start = std::chrono::steady_clock::now();
-      const int nodes = (*options.graph)->num_op_nodes();
-      const absl::Status status = Rewrite(options);
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      AddToCost({1, nodes, taken.count()});
-      return status;
+      plan = Plan(options, *graph);
     } catch (const std::exception& e) {
-      return absl::InternalError(absl::StrCat("tf_tvm_ops, rewriting: ", e.what()));
+      // Nothing has been changed yet.
+      Log(Severity::kWarning, absl::StrCat("a graph was not rewritten: ", e.what()));
+      return absl::OkStatus();
     }
+    const absl::Status status = ApplyToGraph(plan.replacements, graph);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    AddToCost({1, nodes, taken.count()});
+    return status;
   }
 
  private:
-  static absl::Status Rewrite(const GraphOptimizationPassOptions& options) {
-    tensorflow::Graph* graph = options.graph->get();
-    if (!HasProducts(*graph)) return absl::OkStatus();
+  // Reports what it finds.
+  static RewritePlan Plan(const GraphOptimizationPassOptions& options,
+                          const tensorflow::Graph& graph) {
+    if (!HasProducts(graph)) return {};
     ViewOptions view_options;
     view_options.for_xla = CompiledByXla(options) || ClustersForXla(options);
-    GraphView view(*graph, view_options);
+    view_options.devices = options.device_set;
+    GraphView view(graph, std::move(view_options));
     RewritePlan plan = PlanRewrites(view);
     AddToReport({GraphName(options), std::move(plan.outcomes)});
-    return ApplyToGraph(plan.replacements, graph);
+    return plan;
   }
 
   const OptimizationPassRegistry::Grouping point_;

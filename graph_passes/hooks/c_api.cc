@@ -23,14 +23,15 @@ char* Copy(const std::string& text) {
   return copy;
 }
 
-std::string Rewrite(const char* serialized, size_t size, const char* outputs, bool revert,
-                    std::string* result, std::string* report) {
+std::string Rewrite(const char* serialized, size_t size, const char* inputs, const char* outputs,
+                    bool revert, std::string* result, std::string* report) {
   tensorflow::GraphDef graph;
   if (!graph.ParseFromArray(serialized, static_cast<int>(size))) {
     return "these bytes are not a GraphDef";
   }
   tf_tvm_ops::OfflineOptions options;
   if (revert) options.direction = tf_tvm_ops::Direction::kRevert;
+  options.inputs = absl::StrSplit(inputs, '\n', absl::SkipEmpty());
   options.outputs = absl::StrSplit(outputs, '\n', absl::SkipEmpty());
   std::vector<tf_tvm_ops::GraphReport> reports;
   const absl::Status status = tf_tvm_ops::RewriteGraphDef(options, &graph, &reports);
@@ -62,6 +63,9 @@ const char* TfTvmOpsRewriteMode() {
   return "on";
 }
 
+void TfTvmOpsPauseRewriting() { tf_tvm_ops::PauseRewriting(); }
+void TfTvmOpsResumeRewriting() { tf_tvm_ops::ResumeRewriting(); }
+
 char* TfTvmOpsRewriteReport() { return Copy(tf_tvm_ops::ReportText()); }
 void TfTvmOpsClearRewriteReport() { tf_tvm_ops::ClearReport(); }
 
@@ -74,11 +78,13 @@ void TfTvmOpsRewriteCost(long long* graphs, long long* nodes, double* seconds) {
 
 char* TfTvmOpsRewriteReasons() { return Copy(tf_tvm_ops::ReasonsText()); }
 
-char* TfTvmOpsRewriteGraphDef(const char* graph, size_t size, const char* outputs, int revert,
-                              char** new_graph, size_t* new_size, char** report) {
+char* TfTvmOpsRewriteGraphDef(const char* graph, size_t size, const char* inputs,
+                              const char* outputs, int revert, char** new_graph, size_t* new_size,
+                              char** report) {
   try {
     std::string result, report_text;
-    const std::string error = Rewrite(graph, size, outputs, revert != 0, &result, &report_text);
+    const std::string error =
+        Rewrite(graph, size, inputs, outputs, revert != 0, &result, &report_text);
     if (!error.empty()) return Copy(error);
     *new_graph = Copy(result);
     *new_size = result.size();

@@ -15,6 +15,10 @@ TF_TVM_OPS_EXPORT void TfTvmOpsFree(void* buffer);
 TF_TVM_OPS_EXPORT void TfTvmOpsSetRewriteMode(const char* mode);
 TF_TVM_OPS_EXPORT const char* TfTvmOpsRewriteMode();
 
+// As PauseRewriting and ResumeRewriting.
+TF_TVM_OPS_EXPORT void TfTvmOpsPauseRewriting();
+TF_TVM_OPS_EXPORT void TfTvmOpsResumeRewriting();
+
 // As ReportText (graph_passes/report.h).
 TF_TVM_OPS_EXPORT char* TfTvmOpsRewriteReport();
 TF_TVM_OPS_EXPORT void TfTvmOpsClearRewriteReport();
@@ -25,12 +29,12 @@ TF_TVM_OPS_EXPORT void TfTvmOpsRewriteCost(long long* graphs, long long* nodes, 
 // "name<tab>sentence" lines of all reasons.
 TF_TVM_OPS_EXPORT char* TfTvmOpsRewriteReasons();
 
-// Rewrites, or reverts, a serialised GraphDef with the functions of its library. `outputs` are
-// names of nodes, separated by line breaks. Returns null and sets the new graph and its report; or
-// returns what went wrong.
-TF_TVM_OPS_EXPORT char* TfTvmOpsRewriteGraphDef(const char* graph, size_t size, const char* outputs,
-                                                int revert, char** new_graph, size_t* new_size,
-                                                char** report);
+// Rewrites, or reverts, a serialised GraphDef with the functions of its library. `inputs` and
+// `outputs` are names of nodes that will be fed and fetched, separated by line breaks. Returns null
+// and sets the new graph and its report; or returns what went wrong.
+TF_TVM_OPS_EXPORT char* TfTvmOpsRewriteGraphDef(const char* graph, size_t size, const char* inputs,
+                                                const char* outputs, int revert, char** new_graph,
+                                                size_t* new_size, char** report);
 }
 
 #endif  // TF_TVM_OPS_GRAPH_PASSES_HOOKS_C_API_H_

@@ -63,6 +63,9 @@ class GrapplerOptimizer final : public tensorflow::grappler::CustomGraphOptimize
     if (!status.ok()) return status;
     ViewOptions view_options;
     for (const auto& name : item.NodesToPreserve()) view_options.preserved.insert(name);
+    for (const auto& [name, tensor] : item.feed) {
+      view_options.fed.insert(name.substr(0, name.find(':')));
+    }
     GraphView view(graph, std::move(view_options));
     RewritePlan plan = PlanRewrites(view);
     AddToReport({absl::StrCat(item.id, " (Grappler)"), std::move(plan.outcomes)});

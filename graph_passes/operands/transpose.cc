@@ -1,6 +1,7 @@
 // A transpose of an operand that only moves length, heads and depth: the op reads it in place.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph_passes/constants.h"
 #include "graph_passes/layout.h"
 #include "graph_passes/rules.h"
 
@@ -8,7 +9,7 @@ namespace tf_tvm_ops {
 
 Verdict AbsorbOperandTranspose(GraphView& view, const tensorflow::Node& producer,
                                FusedOperand* operand, Fusion* fusion) {
-  const auto permutation = view.ConstantVector({&producer, 1});
+  const auto permutation = PermutationOf(view, producer, fusion);
   if (!permutation.has_value()) return Verdict::Refused(Reason::kNotConstant, producer.name());
   const auto layout = LayoutBeforeTranspose(*permutation, operand->layout);
   if (!layout.has_value()) {

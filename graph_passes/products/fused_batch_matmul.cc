@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "graph_passes/factor.h"
+#include "graph_passes/constants.h"
 #include "graph_passes/rules.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
@@ -20,9 +20,10 @@ Verdict MatchFusedBatchMatMul(GraphView& view, const tensorflow::Node& node, Fus
   for (size_t i = 0; i < fused_ops.size(); ++i) {
     const Slot argument{&node, 2 + static_cast<int>(i)};
     if (fused_ops[i] == "Mul" && !fusion->addend.has_value()) {
-      const auto constant = view.Constant(argument);
+      const auto constant = view.ConstantAt(argument);
       if (!constant.has_value()) return Verdict::Refused(Reason::kNotConstant);
-      const auto factor = ScalarValue(*constant);
+      if (constant->waits) fusion->waits.push_back(argument);
+      const auto factor = ScalarValue(constant->value);
       if (!factor.has_value() || !std::isfinite(*factor)) return Verdict::Refused(Reason::kFactor);
       fusion->scale *= *factor;
       fusion->parts.push_back("scale");

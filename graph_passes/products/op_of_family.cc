@@ -7,16 +7,15 @@ namespace tf_tvm_ops {
 
 Verdict MatchOpOfFamily(GraphView&, const tensorflow::Node& node, Fusion* fusion) {
   MatMulAttrs attrs;
-  Ranks ranks{};
-  if (!ReadOpOfFamily(node, &attrs, &ranks).ok()) return Verdict::NotApplicable();
+  if (!ReadOpOfFamily(node, &attrs).ok()) return Verdict::NotApplicable();
   fusion->dtype = attrs.dtype;
-  fusion->lhs = {{&node, 0}, attrs.lhs, ranks[0]};
-  fusion->rhs = {{&node, 1}, attrs.rhs, ranks[1]};
+  fusion->lhs = {{&node, 0}, attrs.lhs, attrs.ranks[0]};
+  fusion->rhs = {{&node, 1}, attrs.rhs, attrs.ranks[1]};
   fusion->broadcast_batch = attrs.broadcast_batch;
   fusion->scale = attrs.scale;
   if (attrs.has_addend) fusion->addend = Slot{&node, 2};
   fusion->output_length_first = attrs.output.length_first;
-  fusion->output_rank = ranks[2];
+  fusion->output_rank = attrs.ranks[2];
   fusion->Absorb(node, "");
   return Verdict::Taken();
 }

@@ -175,6 +175,12 @@ FUSED: dict[str, tuple[Function, tuple[Any, ...], str, tuple[str, ...]]] = {
         "TvmBatchMatMulAdd",
         ("matrix transpose", "addend"),
     ),
+    "matrices transposed, then length and heads": (
+        lambda q, k: tf.transpose(scores(q, k), [0, 3, 1, 2]),
+        (Q, K),
+        "TvmBatchMatMulTranspose",
+        ("matrix transpose", "transpose"),
+    ),
     "lhs transposed": (
         lambda q, k: scores(tf.transpose(q, SWAP), k),
         (QL, K),
@@ -239,6 +245,8 @@ def test_fused_with_unknown_shapes(name: str) -> None:
     outcome = run(function, *inputs, specs=specs).only()
     if name in ("AddN", "BiasAdd"):  # stock does not broadcast, so equal shapes must be known
         assert (outcome.op, outcome.reason) == ("TvmBatchMatMul", "broadcast")
+    elif name == "minus a mask":  # it could be as large as the product, and has to be negated
+        assert (outcome.op, outcome.reason) == ("TvmBatchMatMul", "subtraction")
     elif name == "divided by a root of a dimension":
         assert (outcome.op, outcome.reason) == ("TvmBatchMatMul", "not_constant")
     else:
@@ -452,11 +460,11 @@ NOT_FUSED: dict[str, tuple[Function, tuple[Any, ...], str, str]] = {
         "TvmBatchMatMul",
         "consumers",
     ),
-    "bias of one": (
-        lambda q, k: tf.nn.bias_add(scores(q, k), tf.constant([1.0])),
-        (Q, K[:, :, :1]),
+    "minus as much as the product": (
+        lambda q, k, m: scores(q, k) - m,
+        (Q, K, normal(2, 4, 5, 7)),
         "TvmBatchMatMul",
-        "broadcast",
+        "subtraction",
     ),
     "AddN of three": (
         lambda q, k, m: tf.raw_ops.AddN(inputs=[scores(q, k), m, m]),

@@ -93,6 +93,16 @@ def test_a_session_whose_graph_grows(want: Any) -> None:
         assert_same(got[0], np.maximum(want.numpy(), 0))
 
 
+def test_each_graph_of_each_session_is_reported() -> None:
+    for _ in range(2):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            placeholders()
+            session.run("sum:0", FEED)
+            session.run("scaled:0", FEED)
+    report = rewrite.report()
+    assert len({outcome.graph for outcome in report}) == len(report) == 4
+
+
 def test_nested_functions_branches_and_loops(want: Any) -> None:
     inner = tf.function(masked_scores)
 

@@ -63,7 +63,7 @@ def test_an_addend_that_enlarges_the_product(
         ([0, -2, 1, 3], True),
         ([-4, -2, -3, -1], True),
         ([0, 1, 3, 2], True),  # of the matrices: the operands change places
-        ([0, 3, 1, 2], False),
+        ([0, 3, 1, 2], True),  # both
         ([0, 3, 2, 1], False),
         ([1, 0, 2, 3], False),
         ([2, 1, 0, 3], False),

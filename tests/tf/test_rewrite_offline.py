@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -50,7 +51,7 @@ class Model(tf.Module):
         )
         self.inner = tf.function(attention)
 
-    @tf.function(input_signature=[OPEN, OPEN, OPEN, tf.TensorSpec(None)])
+    @tf.function(input_signature=[OPEN, OPEN, OPEN, tf.TensorSpec([None, 1, 1, None])])
     def attend(self, q: Any, k: Any, v: Any, m: Any) -> Any:
         def body(i: Any, x: Any) -> Any:
             return i + 1, tf.ensure_shape(self.inner(x, k, v, m), OPEN.shape)
@@ -134,7 +135,7 @@ def test_a_rewritten_model_is_loaded_by_another_process(model: Path, tmp_path: P
         x = tf.ones([2, 7, 4, 16])
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = model.signatures["attend"](q=x, k=x, v=x, m=tf.zeros([]))["x"]
+            y = model.signatures["attend"](q=x, k=x, v=x, m=tf.zeros([2, 1, 1, 7]))["x"]
         print(tuple(tape.gradient(y, x).shape))
     """
     load = "import tf_tvm_ops; tf_tvm_ops.load()"
@@ -200,6 +201,99 @@ def test_a_graph_with_outputs_loses_what_was_fused() -> None:
                 assert_same(session.run(f"{output}:0", feeds), want)
 
 
+def test_a_graph_whose_outputs_are_unknown_is_not_rewritten_twice() -> None:
+    graph = tf.function(attention).get_concrete_function(Q, K, V, MASK).graph.as_graph_def()
+    once, _ = rewrite_graph_def(graph)
+    twice, report = rewrite_graph_def(once)
+    assert len(report) == 0
+    assert twice == once
+
+
+def test_a_fed_constant_is_no_constant() -> None:
+    with tf.Graph().as_default() as graph:
+        q = tf.compat.v1.placeholder(tf.float32, [2, 4, 5, 16], "q")
+        tf.multiply(tf.matmul(q, q, transpose_b=True), tf.constant(0.25, name="c"), name="y")
+    stored = graph.as_graph_def()
+    _, report = rewrite_graph_def(stored, ["y"])
+    assert report.outcomes[0].parts == ("scale",)
+    _, report = rewrite_graph_def(stored, ["y"], inputs=["c:0"])
+    assert report.outcomes[0].reason == "not_constant"
+    _, report = rewrite_graph_def(stored, ["y"], inputs=["MatMul"])
+    assert report.outcomes[0].reason == "fetched"
+
+
+@tf.RegisterGradient("ZeroForTest")
+def _zero(op: Any, gradient: Any) -> Any:
+    zeros = [tf.zeros_like(x) for x in op.inputs]
+    return [None if x.dtype == tf.int32 else x for x in zeros]
+
+
+@pytest.mark.parametrize("override", ["BatchMatMulV2", "Mul", "Transpose"])
+def test_a_gradient_of_its_own_is_kept(override: str) -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2, 4, 5, 16], "x")
+        with graph.gradient_override_map({override: "ZeroForTest"}):
+            heads = tf.transpose(x, SWAP)
+            tf.multiply(tf.matmul(heads, heads, transpose_b=True), 0.5, name="y")
+    fused, report = rewrite_graph_def(graph.as_graph_def(), ["y"])
+    assert override == "Transpose" or "gradient" in {outcome.reason for outcome in report}
+    gradients = []
+    for stored in (graph.as_graph_def(), fused):
+        with tf.Graph().as_default() as imported, rewrite.disabled():
+            x, y = tf.import_graph_def(stored, name="", return_elements=["x:0", "y:0"])
+            (gradient,) = tf.gradients(y, x)
+            with tf.compat.v1.Session(graph=imported) as session:
+                gradients.append(session.run(gradient, {x: np.ones([2, 4, 5, 16])}))
+    assert_same(gradients[1], gradients[0])
+
+
+def test_what_others_are_placed_with_stays() -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2, 4, 5, 16], "x")
+        product = tf.matmul(x, x, transpose_b=True, name="product")
+        with tf.compat.v1.colocate_with(product):
+            other = tf.nn.relu(x)
+        tf.add(tf.reduce_sum(product * 0.5), tf.reduce_sum(other), name="y")
+    fused, report = rewrite_graph_def(graph.as_graph_def(), ["y"])
+    assert report.outcomes[0].reason == "fetched"
+    with tf.Graph().as_default(), rewrite.disabled(), tf.compat.v1.Session() as session:
+        tf.import_graph_def(fused, name="")
+        session.run("y:0", {"x:0": np.ones([2, 4, 5, 16])})
+
+
+def test_functions_return_what_was_fused_and_keep_what_runs() -> None:
+    log = tf.Variable(0)
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        log.assign_add(1)
+        return tf.matmul(x, x, transpose_b=True) * 0.5
+
+    concrete = tf.function(lambda x: inner(x)).get_concrete_function(Q)
+    stored = concrete.graph.as_graph_def()
+    # As TensorFlow writes them; and with the number of the first output left out.
+    for short in (False, True):
+        for function in stored.library.function:
+            for key, value in function.ret.items():
+                function.ret[key] = value.removesuffix(":0") if short else value
+        fused, report = rewrite_graph_def(stored)
+        assert [outcome.op for outcome in report] == ["TvmBatchMatMul"]
+        with tf.Graph().as_default(), rewrite.disabled():
+            tf.import_graph_def(fused, name="")
+        functions = {f.signature.name: f for f in fused.library.function}
+        before = {f.signature.name: f for f in stored.library.function}
+        name = report.outcomes[0].graph
+        assert functions[name].control_ret == before[name].control_ret
+        assert len(functions[name].control_ret) == 1
+
+
+def test_functions_that_xla_compiles_are_left_alone() -> None:
+    inner = tf.function(lambda x: tf.matmul(x, x, transpose_b=True) * 0.5, jit_compile=True)
+    concrete = tf.function(lambda x: inner(x)).get_concrete_function(Q)
+    _, report = rewrite_graph_def(concrete.graph.as_graph_def())
+    assert report.left_alone() == {"xla": 1}
+
+
 def test_ops_of_the_model_itself_are_reverted() -> None:
     from tf_tvm_ops import batch_matmul, batch_matmul_add, batch_matmul_transpose
 
@@ -255,7 +349,15 @@ def test_bad_arguments(model: Path, tmp_path: Path) -> None:
     (broken / "saved_model.pb").write_bytes(b"no model")
     with pytest.raises(ValueError, match=r"saved_model\.pb"):
         rewrite_saved_model(broken, tmp_path / "new")
+    with pytest.raises(ValueError, match="lies inside"):
+        rewrite_saved_model(model, model / "new")
+    assert not (model / "new").exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken", "there"]
+    good = tf.function(attention).get_concrete_function(Q, K, V, MASK).graph.as_graph_def()
+    with pytest.raises(ValueError, match="no node 'softmax'"):
+        rewrite_graph_def(good, ["softmax:0"])
+    with pytest.raises(TypeError, match="outputs: expected names of nodes, got int"):
+        rewrite_graph_def(good, [1])  # type: ignore[list-item]
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

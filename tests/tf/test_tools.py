@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 import tf_tvm_ops
+from tf_tvm_ops import rewrite
 from tf_tvm_ops.kernels.shapes import load_tables
-from tf_tvm_ops.tools import demo
-from tf_tvm_ops.tools.bench import cases, machine, xsmm
+from tf_tvm_ops.tools import demo, demo_model
+from tf_tvm_ops.tools.bench import cases, machine, timing, xsmm
 from tf_tvm_ops.tools.cli import main
 
 from ..oracle import matmul
@@ -112,6 +113,21 @@ def test_bench_checks_answers_before_it_times(table: Path) -> None:
     assert done.returncode != 0
     assert done.stdout == ""
     assert "WrongAnswerError: ours" in done.stderr
+
+
+def test_bench_times_stock_as_stock() -> None:
+    lhs, rhs = cases.Case("", (2, 8, 17, 64), (2, 8, 17, 64), False, True).operands()
+    rewrite.clear_report()
+
+    def stock(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        return tf.linalg.matmul(a, b, transpose_b=True)
+
+    with timing.GraphTimer((lhs, rhs), {"stock": stock}, threads=1) as timer:
+        timer.outputs()
+        assert len(rewrite.report()) == 0, "outputs of another graph were checked"
+        timer.measure(0.01, 3)
+    assert len(rewrite.report()) == 0, "another graph was timed"
+    assert rewrite.enabled()
 
 
 def test_bench_picks_sizes_across_each_site(table: Path) -> None:
@@ -215,3 +231,27 @@ def test_demo_says_so_when_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     )
     assert demo.compare(console, machine.describe(), pack) == 1
     assert "WRONG" in console.export_text()
+
+
+def test_demo_runs_a_model_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_model, "SECONDS", 0.001)
+    monkeypatch.setattr(demo_model, "REPEATS", 3)
+    monkeypatch.setattr(demo_model, "LAYERS", 2)
+    console = Console(record=True, width=200)
+    assert demo_model.show(console) == 0
+    printed = console.export_text()
+    assert "12 products, 4 rewritten" in printed
+    assert "Same answer" in printed
+    monkeypatch.setattr(demo_model, "TOLERANCE", 0.0)
+    assert demo_model.show(console) == 1
+    assert "WRONG" in console.export_text()
+
+
+def test_demo_times_a_stock_model_as_stock() -> None:
+    import keras
+
+    words = keras.Input((None, demo_model.WIDTH))
+    model = keras.Model(words, keras.layers.MultiHeadAttention(4, 64)(words, words))
+    _, report = demo_model.both_ways(model)
+    assert len({outcome.graph for outcome in report}) == 1
+    assert len(report.rewritten) == 2
