@@ -22,7 +22,10 @@ import tvm_ffi
 
 from .compute import ADD_COLUMN, ADD_MATRIX, ADD_NOTHING, WORKSPACE_ALIGNMENT
 from .problem import Problem
+from .targets import request_tiles
 from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES
+
+_MISSING = "symbol missing from the image"
 
 _SENTINEL = -12345.0
 
@@ -106,15 +109,38 @@ def verify_image(image: Path, entries: list[tuple[str, Problem, int]]) -> list[s
     list of str
         What is wrong with each kernel, ``""`` where nothing is.
     """
+    request_tiles()
     module = tvm_ffi.load_module(str(image.resolve()))
     return [_verify(module, *entry) for entry in entries]
 
 
-def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+def check_layout(
+    image: Path, symbol: str, problem: Problem, workspace_bytes: int, layout: Layout
+) -> str:
+    """As :func:`verify_image` for one kernel with fixed extents and one layout."""
+    request_tiles()
+    function = tvm_ffi.load_module(str(image.resolve())).get_function(symbol)
+    rng = np.random.default_rng()
+    return _check(function, problem, problem.extents(), layout, workspace_bytes, rng)
+
+
+def missing_symbols(image: Path, symbols: list[str]) -> list[str]:
+    """What is wrong with each kernel, without running it: "" if it is there."""
+    module = tvm_ffi.load_module(str(image.resolve()))
+    return ["" if _function(module, symbol) else _MISSING for symbol in symbols]
+
+
+def _function(module: Any, symbol: str) -> Any:
     try:
-        function = module.get_function(symbol)
+        return module.get_function(symbol)
     except AttributeError:
-        return "symbol missing from the image"
+        return None
+
+
+def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+    function = _function(module, symbol)
+    if function is None:
+        return _MISSING
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     rng = np.random.default_rng(seed)
     for m, n, k in _GENERIC_EXTENTS if problem.is_generic else [problem.extents()]:
