@@ -83,10 +83,12 @@ def test_reading_behind_the_operands_ends_the_process(faults):
 
 
 def test_missing_symbol(faults, tmp_path):
-    from tf_tvm_ops.kernels.verify import verify_image
+    from tf_tvm_ops.kernels.verify import missing_symbols, verify_image
 
     problem = Problem(1, 1, 1)
     assert faults([(problem, Choice(CpuBroadcast(), BroadcastConfig(1, 1)), TARGET)]) == [""]
-    assert verify_image(tmp_path / "image0.so", [("bmm_other", problem, 0)]) == [
-        "symbol missing from the image"
-    ]
+    missing = ["symbol missing from the image"]
+    image = tmp_path / "image0.so"
+    assert verify_image(image, [("bmm_other", problem, 0)]) == missing
+    present = Choice(CpuBroadcast(), BroadcastConfig(1, 1)).symbol(problem)
+    assert missing_symbols(image, [present, "bmm_other"]) == ["", *missing]
