@@ -24,8 +24,9 @@ from tf_tvm_ops.library import (
 from tf_tvm_ops.version import __version__
 
 if TYPE_CHECKING:
-    from tf_tvm_ops import ops, packs
+    from tf_tvm_ops import ops, packs, rewrite
     from tf_tvm_ops.ops import batch_matmul, batch_matmul_add, batch_matmul_transpose
+    from tf_tvm_ops.rewrite import rewrite_graph_def, rewrite_saved_model
 
 __all__ = [
     "__version__",
@@ -38,13 +39,18 @@ __all__ = [
     "load_xla",
     "ops",
     "packs",
+    "rewrite",
+    "rewrite_graph_def",
+    "rewrite_saved_model",
 ]
 
-_SUBMODULES = ("ops", "packs")
+_SUBMODULES = ("ops", "packs", "rewrite")
 _FUNCTIONS = {
     "batch_matmul": "tf_tvm_ops.ops",
     "batch_matmul_add": "tf_tvm_ops.ops",
     "batch_matmul_transpose": "tf_tvm_ops.ops",
+    "rewrite_graph_def": "tf_tvm_ops.rewrite",
+    "rewrite_saved_model": "tf_tvm_ops.rewrite",
 }
 
 

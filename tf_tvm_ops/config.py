@@ -82,8 +82,15 @@ XLA = Variable(
     "Whether the XLA kernels of the ops, for jit_compile=True and auto-clustering, are loaded with "
     "them; tf_tvm_ops.load_xla() loads them in any case.",
 )
+REWRITE = Variable(
+    "TF_TVM_OPS_REWRITE",
+    "on",
+    ("on", "off", "report"),
+    "Whether graphs are rewritten to use the ops from the moment the library is loaded; 'report' "
+    "also writes to standard error what became of each product of each graph.",
+)
 
-ALL = (PACKS, FALLBACK, LOG, CPU_TARGET, XLA)
+ALL = (PACKS, FALLBACK, LOG, CPU_TARGET, XLA, REWRITE)
 
 
 def header() -> str:

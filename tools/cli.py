@@ -9,12 +9,14 @@ import click
 
 from tf_tvm_ops.version import __version__
 
-# Name: module and function. `generate` needs TVM, `bench` TensorFlow, `inspect` neither.
+# Name: module and function. `generate` needs TVM, `bench` and `rewrite` TensorFlow, `inspect`
+# neither.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("tf_tvm_ops.tools.bench.command", "bench"),
     "doctor": ("tf_tvm_ops.tools.doctor", "doctor"),
     "generate": ("tf_tvm_ops.tools.generate", "generate"),
     "inspect": ("tf_tvm_ops.tools.inspect", "inspect"),
+    "rewrite": ("tf_tvm_ops.tools.rewrite", "rewrite"),
 }
 
 _HELP = {
@@ -22,6 +24,7 @@ _HELP = {
     "doctor": "Say what works here and what does not.",
     "generate": "Compile kernels for a table of shapes into a pack.",
     "inspect": "List the kernels of a pack.",
+    "rewrite": "Write a SavedModel that uses the ops.",
 }
 
 

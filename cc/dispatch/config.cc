@@ -51,6 +51,11 @@ std::string CpuTarget() {
   return ReadAndWarn(kCpuTarget, kCpuTargetDefault, kCpuTargetChoices, &warned);
 }
 
+std::string Rewrite() {
+  static std::atomic<bool> warned{false};
+  return ReadAndWarn(kRewrite, kRewriteDefault, kRewriteChoices, &warned);
+}
+
 std::string LogLevel(std::string* warning) { return Read(kLog, kLogDefault, kLogChoices, warning); }
 
 std::vector<std::string> Packs() {

@@ -14,6 +14,7 @@ namespace tf_tvm_ops::config {
 // one warning for each variable of the process.
 TF_TVM_OPS_EXPORT std::string Fallback();
 TF_TVM_OPS_EXPORT std::string CpuTarget();
+TF_TVM_OPS_EXPORT std::string Rewrite();
 // Folders of packs, the first preferred.
 TF_TVM_OPS_EXPORT std::vector<std::string> Packs();
 // As the others, but without the warning: the log itself depends on it, and warns on first use.

@@ -9,6 +9,8 @@
 namespace tf_tvm_ops {
 namespace {
 
+constexpr char kLost[] = "tf_tvm_ops: error: a message was lost, out of memory\n";
+
 const char* Label(Severity severity) {
   switch (severity) {
     case Severity::kError:
@@ -22,12 +24,16 @@ const char* Label(Severity severity) {
 }
 
 // A single fwrite, so that lines of several threads do not mix.
-void Write(Severity severity, std::string_view message) {
-  std::string line = std::string("tf_tvm_ops: ") + Label(severity) + ": ";
-  line.append(message);
+void Write(std::string_view label, std::string_view message) {
+  std::string line = "tf_tvm_ops: ";
+  line.append(label).append(message);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line.push_back('\n');
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void Write(Severity severity, std::string_view message) {
+  Write(std::string(Label(severity)) + ": ", message);
 }
 
 Severity ReadLevel() {
@@ -46,7 +52,15 @@ void Log(Severity severity, std::string_view message) noexcept {
     static const Severity level = ReadLevel();
     if (severity <= level) Write(severity, message);
   } catch (...) {  // out of memory: there is nobody left to tell
-    std::fputs("tf_tvm_ops: error: a message was lost, out of memory\n", stderr);
+    std::fputs(kLost, stderr);
+  }
+}
+
+void Print(std::string_view message) noexcept {
+  try {
+    Write("", message);
+  } catch (...) {
+    std::fputs(kLost, stderr);
   }
 }
 

@@ -15,6 +15,9 @@ enum class Severity : uint8_t { kError, kWarning, kInfo };
 // Never throws.
 TF_TVM_OPS_EXPORT void Log(Severity severity, std::string_view message) noexcept;
 
+// Writes what the user asked for by other means, whatever TF_TVM_OPS_LOG says: "tf_tvm_ops: ...".
+TF_TVM_OPS_EXPORT void Print(std::string_view message) noexcept;
+
 }  // namespace tf_tvm_ops
 
 #endif  // TF_TVM_OPS_CC_DISPATCH_LOG_H_

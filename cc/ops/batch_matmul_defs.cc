@@ -23,19 +23,21 @@ OpDefBuilder Define(const char* name) {
       .Attr("adj_y: bool = false")
       .Attr("lhs_length_first: bool = false")
       .Attr("rhs_length_first: bool = false")
+      .Attr("broadcast_batch: bool = true")
       .Attr("scale: string = '1.0'");
   return op;
 }
 
 constexpr char kOperands[] = R"doc(
 lhs: `[..., M, K]`, or `[..., K, M]` with `adj_x`.
-rhs: `[..., K, N]`, or `[..., N, K]` with `adj_y`. Batch dimensions are broadcast.
+rhs: `[..., K, N]`, or `[..., N, K]` with `adj_y`.
 adj_x: Whether to transpose the matrices of `lhs`.
 adj_y: Whether to transpose the matrices of `rhs`.
 lhs_length_first: Whether the dimensions -3 and -2 of `lhs` come in the other order:
   `[..., length, heads, depth]` for `[..., heads, length, depth]`. They are put right before `adj_x`
   applies.
 rhs_length_first: The same for `rhs`.
+broadcast_batch: Whether batch dimensions are broadcast; they have to be equal otherwise.
 scale: A number as text, "0.125", so that float64 loses nothing.
 )doc";
 

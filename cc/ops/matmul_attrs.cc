@@ -20,6 +20,7 @@ absl::Status MatMulAttrs::Read(tensorflow::OpKernelConstruction* ctx, MatMulAttr
   read("adj_y", &attrs->rhs.adjoint);
   read("lhs_length_first", &attrs->lhs.length_first);
   read("rhs_length_first", &attrs->rhs.length_first);
+  read("broadcast_batch", &attrs->broadcast_batch);
   attrs->output.length_first = ctx->def().op() == "TvmBatchMatMulTranspose";
   if (ctx->HasAttr("output_length_first")) {
     read("output_length_first", &attrs->output.length_first);

@@ -22,7 +22,8 @@ struct MatMulAttrs {
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   MatMulLayout lhs;
   MatMulLayout rhs;
-  MatMulLayout output;  // never adjoint
+  MatMulLayout output;          // never adjoint
+  bool broadcast_batch = true;  // batch dimensions have to be equal otherwise
   double scale = 1.0;
   bool has_addend = false;
 

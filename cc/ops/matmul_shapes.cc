@@ -126,9 +126,13 @@ absl::Status ResolveMatMulShapes(const MatMulAttrs& attrs, const TensorShape& lh
   Extents extents(rank);
   extents[kColumns] = product.n;
   extents[kRows] = product.m;
+  if (!attrs.broadcast_batch && lhs.rank() != rhs.rank()) {
+    return invalid("Operands must have as many dimensions as each other");
+  }
   for (int i = kHeads; i < rank; ++i) {
     const int64_t x = lhs.BroadcastExtent(i), y = rhs.BroadcastExtent(i);
     if (!Broadcast(x, y, &extents[i])) return invalid("Batch dimensions cannot be broadcast");
+    if (!attrs.broadcast_batch && x != y) return invalid("Batch dimensions must be equal");
     shapes->same_batch &= x == y;
     shapes->single_rhs &= y == 1;
   }

@@ -5,6 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "cc/dispatch/log.h"
+#include "graph_passes/control.h"
+#include "graph_passes/hooks/hooks.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -30,6 +32,11 @@ bool RegisterOnce() noexcept {
     }
     RegisterBatchMatMulOps();
     RegisterBatchMatMulKernels();
+    RegisterAutomaticPasses();
+    RegisterGrapplerOptimizer();
+    const bool rewriting = RewriteModeInForce() != RewriteMode::kOff;
+    Log(Severity::kInfo, rewriting ? "loaded; graphs are rewritten when they are set up"
+                                   : "loaded; graphs are left as they are");
     return true;
   } catch (const std::exception& e) {
     Log(Severity::kError, e.what());

@@ -59,7 +59,12 @@ absl::Status ProductShape(InferenceContext* c, ShapeHandle* product) {
   absl::Status status = GetMatrices(c, 0, "adj_x", "lhs_length_first", &lhs);
   if (status.ok()) status = GetMatrices(c, 1, "adj_y", "rhs_length_first", &rhs);
   if (status.ok()) status = c->Merge(lhs.columns, rhs.rows, &inner);
-  if (status.ok()) status = Broadcast(c, lhs.batch, rhs.batch, &batch);
+  bool broadcast_batch = true;
+  if (status.ok()) status = c->GetAttr("broadcast_batch", &broadcast_batch);
+  if (status.ok()) {
+    status = broadcast_batch ? Broadcast(c, lhs.batch, rhs.batch, &batch)
+                             : c->Merge(lhs.batch, rhs.batch, &batch);
+  }
   if (!status.ok()) return status;
   return c->Concatenate(batch, c->Matrix(lhs.rows, rhs.columns), product);
 }

@@ -1,0 +1,136 @@
+#include "graph_passes/guards.h"
+
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cc/dispatch/dispatcher.h"
+#include "cc/ops/choice.h"
+#include "cc/ops/matmul_shapes.h"
+#include "cc/ops/stock_kernel.h"
+#include "graph_passes/replacement.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/util/device_name_utils.h"
+
+namespace tf_tvm_ops {
+namespace {
+
+using tensorflow::DeviceNameUtils;
+using tensorflow::Node;
+using tensorflow::PartialTensorShape;
+using tensorflow::TensorShape;
+
+const std::string& Device(const Node& node) {
+  return node.assigned_device_name().empty() ? node.requested_device()
+                                             : node.assigned_device_name();
+}
+
+// "CPU" where the device is not settled yet.
+std::string DeviceType(const Node& node) {
+  DeviceNameUtils::ParsedName parsed;
+  if (DeviceNameUtils::ParseFullName(Device(node), &parsed) && parsed.has_type) return parsed.type;
+  return tensorflow::DEVICE_CPU;
+}
+
+// A variable, or what stands for one inside a function.
+bool IsVariable(const GraphView& view, Slot slot) {
+  slot = view.BehindIdentities(slot);
+  const Node* producer = view.Producer(slot);
+  while (producer != nullptr && (producer->IsEnter() || producer->type_string() == "Cast")) {
+    slot = view.BehindIdentities({producer, 0});
+    producer = view.Producer(slot);
+  }
+  return producer != nullptr &&
+         (producer->type_string() == "ReadVariableOp" || producer->IsVariable());
+}
+
+// What would serve the op, if its shapes are known: Taken and *choice.
+Verdict ChoiceOf(GraphView& view, const Fusion& fusion, Choice* choice) {
+  TensorShape lhs, rhs, addend;
+  if (!view.Shape(fusion.lhs.tensor).AsTensorShape(&lhs) ||
+      !view.Shape(fusion.rhs.tensor).AsTensorShape(&rhs)) {
+    return Verdict::NotApplicable();
+  }
+  // An addend of unknown shape is taken as one that does not enlarge the product.
+  if (fusion.addend.has_value() && !view.Shape(*fusion.addend).AsTensorShape(&addend)) addend = {};
+  MatMulShapes shapes;
+  const absl::Status status = ResolveMatMulShapes(
+      fusion.attrs(), lhs, rhs, fusion.addend.has_value() ? &addend : nullptr, &shapes);
+  if (!status.ok()) return Verdict::Refused(Reason::kShapes, std::string(status.message()));
+  *choice = Choose(Dispatcher::Global(), shapes, FallbackInForce());
+  return Verdict::Taken();
+}
+
+bool HasPackKernel(GraphView& view, const Fusion& fusion) {
+  Choice choice;
+  return ChoiceOf(view, fusion, &choice).taken() && choice.server == Server::kKernel &&
+         !choice.kernel->problem().is_generic();
+}
+
+}  // namespace
+
+bool SameDevice(const Node& a, const Node& b) { return Device(a) == Device(b); }
+
+Verdict HasDType(GraphView&, const Fusion& fusion) {
+  switch (fusion.dtype) {
+    case tensorflow::DT_FLOAT:
+    case tensorflow::DT_DOUBLE:
+    case tensorflow::DT_HALF:
+    case tensorflow::DT_BFLOAT16:
+      return Verdict::Taken();
+    default:
+      return Verdict::Refused(Reason::kDType, tensorflow::DataTypeString(fusion.dtype));
+  }
+}
+
+Verdict IsOutsideXla(GraphView& view, const Fusion& fusion) {
+  if (view.for_xla()) return Verdict::Refused(Reason::kXla);
+  for (const char* attr : {"_XlaMustCompile", "_XlaCompile", "_xla_compile_id", "_XlaCluster"}) {
+    if (fusion.product->attrs().Find(attr) != nullptr) return Verdict::Refused(Reason::kXla, attr);
+  }
+  return Verdict::Taken();
+}
+
+Verdict HasKernelOnDevice(GraphView&, const Fusion& fusion) {
+  const std::string type = DeviceType(*fusion.product);
+  const bool found = tensorflow::FindKernelDef(tensorflow::DeviceType(type), OpNode(fusion),
+                                               /*def=*/nullptr, /*kernel_class_name=*/nullptr)
+                         .ok();
+  return found ? Verdict::Taken() : Verdict::Refused(Reason::kDevice, type);
+}
+
+Verdict HasBatch(GraphView& view, const Fusion& fusion) {
+  const int lhs = view.Shape(fusion.lhs.tensor).dims(), rhs = view.Shape(fusion.rhs.tensor).dims();
+  if (lhs == 2 && rhs == 2) return Verdict::Refused(Reason::kRank);
+  const bool weight = lhs == 2 || rhs == 2 || (lhs < 0 && IsVariable(view, fusion.lhs.tensor)) ||
+                      (rhs < 0 && IsVariable(view, fusion.rhs.tensor));
+  if (weight && !HasPackKernel(view, fusion)) return Verdict::Refused(Reason::kProjection);
+  return Verdict::Taken();
+}
+
+Verdict BeatsStock(GraphView& view, const Fusion& fusion) {
+  Choice choice;
+  const Verdict known = ChoiceOf(view, fusion, &choice);
+  if (known.refused()) return known;
+  if (!known.taken() || choice.server != Server::kStock) return Verdict::Taken();
+  return Verdict::Refused(Reason::kStock, RefusalName(choice.refusal));
+}
+
+Verdict CheckProduct(GraphView& view, const Fusion& fusion) {
+  for (const auto guard : {HasDType, IsOutsideXla, HasKernelOnDevice, HasBatch}) {
+    const Verdict verdict = guard(view, fusion);
+    if (!verdict.taken()) return verdict;
+  }
+  return Verdict::Taken();
+}
+
+Verdict EpiloguePays(GraphView& view, const Fusion& fusion) {
+  if (fusion.dtype != tensorflow::DT_BFLOAT16 || HasPackKernel(view, fusion)) {
+    return Verdict::Taken();
+  }
+  static const bool onednn = OneDnnTakes(tensorflow::DT_BFLOAT16);
+  return onednn ? Verdict::Refused(Reason::kBfloat16) : Verdict::Taken();
+}
+
+}  // namespace tf_tvm_ops
