@@ -172,6 +172,24 @@ def test_bench_checks_fused_answers_before_it_times(table: Path, change: str, fa
     assert f"WrongAnswerError: {fault}:" in done.stderr
 
 
+@pytest.mark.parametrize("module", ["worker", "fused"])
+def test_bench_measures_stock_as_stock(table: Path, module: str) -> None:
+    """Not as what the rewriter would make of it."""
+    done = run_python(
+        f"""
+        import pathlib
+        from tf_tvm_ops import rewrite
+        from tf_tvm_ops.tools.bench import fused, worker
+        from tf_tvm_ops.tools.bench.cases import select
+        cases = tuple(select([pathlib.Path({str(table)!r})], 1))
+        {module}.measure(worker.Job(True, 1, ("hot",), 0, 0.01, 3, (), cases))
+        print("rewritten", len(rewrite.report().outcomes))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "rewritten 0"
+
+
 def test_bench_picks_sizes_across_each_site(table: Path) -> None:
     chosen = cases.select([table], 2)
     assert [(c.site, c.rhs_shape) for c in chosen] == [

@@ -82,6 +82,8 @@ def start(job: Job) -> tuple[Any, Any]:
     # All devices of a process share one pool of threads, made by whoever comes first.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+    # Else stock's ops become ours before they are timed.
+    tf_tvm_ops.rewrite.disable()
     for pack in job.packs:
         tf_tvm_ops.packs.load(pack)
     return tf, tf_tvm_ops
