@@ -21,7 +21,7 @@ from tvm.tirx.script.builder import ir as T
 from .compute import ADD_MATRIX, ADD_NOTHING, Matrix
 from .vectors import ELEMENT_BYTES, Accumulator, Index, int64, lane_sums, part, splat
 
-_FIRST_CACHE_BYTES = 1 << 15  # of the smallest there are
+_LARGE_ADDEND_BYTES = 1 << 16  # does not stay in the first cache from head to head
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def prefetch_addend(
     Without it a tile waits at its end for as many lines of the second cache as it has vectors. An
     addend that stays in the first cache from head to head needs nothing of the kind.
     """
-    large = matrix.m * matrix.n >= _FIRST_CACHE_BYTES // ELEMENT_BYTES[matrix.problem.dtype]
+    large = matrix.m * matrix.n >= _LARGE_ADDEND_BYTES // ELEMENT_BYTES[matrix.problem.dtype]
     if large is False:
         return
     wanted = matrix.addend_kind == int64(ADD_MATRIX)

@@ -69,7 +69,8 @@ def test_config_is_validated(knobs):
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        (Problem(128, 64, 128), True),
+        (Problem(128, 128, 64), True),
+        (Problem(128, 64, 128), False),
         (Problem(17, 64, 17), False),
         (Problem(None, None, None), True),
     ],
