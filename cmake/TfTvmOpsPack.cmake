@@ -9,8 +9,8 @@
 #                                              Python finds it
 #
 # Adds a target, built with `all`, that generates a pack with `tf-tvm-ops generate` of the Python
-# found. It is made again when one of its files changes. Kernels that this machine cannot run, and
-# so not verify, are left out of the pack.
+# found. It is made again when one of its files changes. Kernels that this machine can neither run
+# nor emulate, and so not verify, are left out of the pack.
 function(tf_tvm_ops_add_pack target)
   cmake_parse_arguments(PARSE_ARGV 1 PACK "ALL_GENERIC" "OUTPUT;CACHE;PYTHONPATH" "SHAPES;TARGETS;DEPENDS")
   if(PACK_UNPARSED_ARGUMENTS)

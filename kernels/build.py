@@ -145,7 +145,10 @@ def tir(kernel: Kernel) -> tvm.tirx.PrimFunc:
     """The kernel as TensorIR."""
     rule, config = kernel.choice.rule, kernel.choice.config
     return kernel_function(
-        kernel.problem, kernel.symbol, lambda matrix: rule.emit(matrix, kernel.target, config)
+        kernel.problem,
+        kernel.symbol,
+        lambda matrix: rule.emit(matrix, kernel.target, config),
+        lambda: rule.around(kernel.problem, kernel.target, config),
     )
 
 

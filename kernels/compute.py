@@ -7,6 +7,7 @@ What happens inside one matrix is the business of a schedule rule, which is hand
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +115,12 @@ class Matrix:
         return self.out_offset + m * self.out_stride + n
 
 
-def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None]) -> Any:
+def kernel_function(
+    problem: Problem,
+    symbol: str,
+    body: Callable[[Matrix], None],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Any:
     """The PrimFunc of a kernel: arguments, batch loop, and ``body`` for one matrix.
 
     Parameters
@@ -125,6 +131,8 @@ def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None
         Name of the function.
     body
         Emits the statements that compute one matrix.
+    around
+        Entered and left around the batch loop: emits what precedes and what follows it.
 
     Returns
     -------
@@ -159,7 +167,7 @@ def kernel_function(problem: Problem, symbol: str, body: Callable[[Matrix], None
             for name, pointer in pointers.items()
         }
         scale = T.Bind(tirx.Cast(compute_dtype, scale) if compute_dtype != "float64" else scale)
-        with T.serial(arg["begin"], arg["end"]) as index:
+        with around(), T.serial(arg["begin"], arg["end"]) as index:
             batch = T.Bind(tirx.truncdiv(index, arg["heads"]))
             head = T.Bind(index - batch * arg["heads"])
             placed: dict[str, Any] = {}

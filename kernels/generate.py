@@ -6,22 +6,22 @@ import multiprocessing
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import version
 from . import build, publish
 from .build import Kernel
 from .compute import KERNEL_ABI
-from .manifest import ImageEntry, KernelEntry, Manifest, file_sha256, image_name
+from .manifest import EMULATED, NATIVE, ImageEntry, KernelEntry, Manifest, file_sha256, image_name
 from .problem import DTYPES, LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
 from .schedules import choose
 from .shapes import load_tables, problems
-from .targets import Target, parse_target
-from .verify import verify_image
+from .targets import TARGETS, Target, parse_target
+from .verify import missing_symbols, verify_image
 
 Report = Callable[[str, int, int], None]
 """``report(step, done, total)``: called as work proceeds, ``done`` from 0 to ``total``."""
@@ -48,7 +48,9 @@ class Summary:
     rejected
         A line for each kernel that did not match the oracle and was left out.
     skipped
-        Targets that this machine cannot run, left out on request.
+        Targets that this machine can neither run nor emulate, left out on request.
+    emulated
+        Targets whose kernels were checked by emulation.
     """
 
     pack: Path
@@ -57,6 +59,7 @@ class Summary:
     reused: int
     rejected: tuple[str, ...]
     skipped: tuple[str, ...]
+    emulated: tuple[str, ...] = ()
 
 
 def generate(
@@ -83,7 +86,8 @@ def generate(
     cache
         Folder of object files from earlier runs.
     skip_unverifiable
-        Leave out targets that this machine cannot run, and so not check, instead of refusing.
+        Leave out targets that this machine can neither run nor emulate, and so not check, instead
+        of refusing.
     all_generic
         Make generic kernels for every dtype, not only for those of the tables.
     jobs
@@ -107,8 +111,9 @@ def generate(
     publish.check_writable(out)
     build.prepare_cache(cache)
     build.linker()
-    targets = [target for target in wanted if target.runs_here()]
-    skipped = tuple(target.name for target in wanted if not target.runs_here())
+    checkers = {target: found for target in wanted if (found := _checker(target)) is not None}
+    targets = list(checkers)
+    skipped = tuple(target.name for target in wanted if target not in checkers)
     if skipped and not skip_unverifiable:
         raise GenerateError(
             f"{', '.join(skipped)}: this machine's CPU cannot run its kernels, so they cannot be "
@@ -122,7 +127,9 @@ def generate(
         tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder,
     ):
         kernels = [k for target in targets for k in _choose_all(table, dtypes, target)]
-        objects = {kernel: build.object_path(cache, kernel) for kernel in kernels}
+        checked = {kernel: replace(kernel, target=checkers[kernel.target]) for kernel in kernels}
+        needed = dict.fromkeys((*kernels, *checked.values()))
+        objects = {kernel: build.object_path(cache, kernel) for kernel in needed}
         missing = [kernel for kernel, path in objects.items() if not path.exists()]
         _compile(pool, missing, objects, report)
         images: list[ImageEntry] = []
@@ -134,9 +141,14 @@ def generate(
                 continue
             image = Path(folder, f"{len(files)}.so")
             build.link_image([objects[kernel] for kernel in mine], image)
-            faults = _verify(pool, image, mine, target, report)
+            native = checkers[target] is target
+            if native:
+                faults = _verify(pool, image, mine, target, report)
+            else:
+                faults = _verify_emulated(pool, image, [checked[k] for k in mine], objects, report)
             rejected += [f"{k.symbol}: {fault}" for k, fault in zip(mine, faults) if fault]
-            entry = _image_entry(image, target, [k for k, f in zip(mine, faults) if not f])
+            good = [k for k, f in zip(mine, faults) if not f]
+            entry = _image_entry(image, target, good, NATIVE if native else EMULATED)
             images.append(entry)
             files[entry.file] = image
         made_with = {
@@ -149,10 +161,16 @@ def generate(
         pack=out,
         kernels={image.target: len(image.kernels) for image in images},
         compiled=len(missing),
-        reused=len(kernels) - len(missing),
+        reused=len(objects) - len(missing),
         rejected=tuple(rejected),
         skipped=skipped,
+        emulated=tuple(image.target for image in images if image.verified == EMULATED),
     )
+
+
+def _checker(target: Target) -> Target | None:
+    """What the kernels of a target are checked on: itself, what emulates it, or nothing here."""
+    return target if target.runs_here() else target.emulation()
 
 
 def _choose_all(
@@ -164,9 +182,13 @@ def _choose_all(
         for lhs in LHS_CONTIGUOUS
         for rhs in RHS_CONTIGUOUS
     ]
+    base = TARGETS[target.base] if target.base else None
     for problem in (*generic, *table):
-        if problem.dtype in target.dtypes:
-            yield Kernel(problem, choose(problem, target), target)
+        if problem.dtype not in target.dtypes:
+            continue
+        choice = choose(problem, target)
+        if base is None or choice.rule is not choose(problem, base).rule:
+            yield Kernel(problem, choice, target)
 
 
 def _pool(jobs: int | None) -> ProcessPoolExecutor:
@@ -254,7 +276,24 @@ def _verify(
     return faults
 
 
-def _image_entry(image: Path, target: Target, kernels: Sequence[Kernel]) -> ImageEntry:
+def _verify_emulated(
+    pool: ProcessPoolExecutor,
+    image: Path,
+    kernels: Sequence[Kernel],
+    objects: Mapping[Kernel, Path],
+    report: Report,
+) -> list[str]:
+    """As :func:`_verify`, of kernels for a target that emulates the one of the image."""
+    emulated = image.with_suffix(".emulated.so")
+    build.link_image([objects[kernel] for kernel in kernels], emulated)
+    faults = _verify(pool, emulated, kernels, kernels[0].target, report)
+    missing = pool.submit(missing_symbols, image, [kernel.symbol for kernel in kernels]).result()
+    return [f or m for f, m in zip(faults, missing)]
+
+
+def _image_entry(
+    image: Path, target: Target, kernels: Sequence[Kernel], verified: str
+) -> ImageEntry:
     sha256 = file_sha256(image)
     return ImageEntry(
         target=target.name,
@@ -264,4 +303,5 @@ def _image_entry(image: Path, target: Target, kernels: Sequence[Kernel]) -> Imag
         kernels=tuple(
             KernelEntry(k.symbol, k.problem, k.choice.to_json(), k.workspace_bytes) for k in kernels
         ),
+        verified=verified,
     )

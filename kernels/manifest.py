@@ -14,6 +14,10 @@ from .problem import Problem
 
 SCHEMA = 1
 FILE_NAME = "manifest.json"
+NATIVE, EMULATED = "native", "emulated"
+"""How kernels were checked: their machine code was run, or the same code but for the instructions
+that the machine lacked, which were emulated."""
+
 IMAGE_PATTERN = re.compile(r"[a-z0-9-]+-[0-9a-f]{16}\.so")
 """Names of images. Nothing else in a pack's folder is ever removed by the generator."""
 
@@ -67,6 +71,8 @@ class ImageEntry:
         Size and checksum of the file.
     kernels
         Those that matched the oracle.
+    verified
+        How: ``NATIVE`` or ``EMULATED``.
     """
 
     target: str
@@ -74,6 +80,7 @@ class ImageEntry:
     bytes: int
     sha256: str
     kernels: tuple[KernelEntry, ...]
+    verified: str = NATIVE
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,7 @@ class Manifest:
                 f'   "file": {json.dumps(image.file)},',
                 f'   "bytes": {image.bytes},',
                 f'   "sha256": {json.dumps(image.sha256)},',
+                f'   "verified": {json.dumps(image.verified)},',
                 '   "kernels": [',
                 ",\n".join(f"    {json.dumps(k.to_json())}" for k in image.kernels),
                 "   ]",
@@ -153,6 +161,7 @@ def load(pack: Path) -> Manifest:
                         )
                         for kernel in image["kernels"]
                     ),
+                    verified=image.get("verified", NATIVE),
                 )
                 for image in document["images"]
             ),

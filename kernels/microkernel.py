@@ -19,7 +19,9 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from .compute import ADD_MATRIX, ADD_NOTHING, Matrix
-from .vectors import Accumulator, Index, int64, lane_sums, part, splat
+from .vectors import ELEMENT_BYTES, Accumulator, Index, int64, lane_sums, part, splat
+
+_LARGE_ADDEND_BYTES = 1 << 16  # does not stay in the first cache from head to head
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,24 @@ def finish(matrix: Matrix, cells: Sequence[tuple[Index, Columns, Any]]) -> None:
                     put(row, c, value + splat(element, c.lanes))
 
 
+def prefetch_addend(
+    matrix: Matrix, first_row: Index, rows: int, columns: Sequence[Columns]
+) -> None:
+    """Ask for the part of the addend that :func:`finish` will add, while sums are computed.
+
+    Without it a tile waits at its end for as many lines of the second cache as it has vectors. An
+    addend that stays in the first cache from head to head needs nothing of the kind.
+    """
+    large = matrix.m * matrix.n >= _LARGE_ADDEND_BYTES // ELEMENT_BYTES[matrix.problem.dtype]
+    if large is False:
+        return
+    wanted = matrix.addend_kind == int64(ADD_MATRIX)
+    with T.If(wanted if large is True else tirx.all(wanted, large)), T.Then():
+        for row in range(rows):
+            for c in columns:
+                matrix.addend.prefetch(matrix.addend_index(first_row + row, c.start))
+
+
 @dataclass(frozen=True)
 class BroadcastStep:
     """One step of a broadcast tile along K.
@@ -175,6 +195,7 @@ def broadcast_tile(
             for column, vector in enumerate(vectors):
                 single.add(sums[position % k_split][row][column], element, vector)
 
+    prefetch_addend(matrix, first_row, rows, columns)
     steps(single.extent, unroll, at)
     cells = []
     for row in range(rows):

@@ -105,6 +105,12 @@ class View:
             zeros(storage, lanes),
         )
 
+    def prefetch(self, index: Any) -> None:
+        """Ask for the cache line of an element; any address will do."""
+        read, keep, data = (tirx.IntImm("int32", value) for value in (0, 3, 1))
+        place = tirx.address_of(self.buffer[index])
+        T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch.p0", place, read, keep, data))
+
     def store(self, index: Any, value: Any, lanes: int, valid: Index | None = None) -> None:
         """Write a vector; memory behind lanes from ``valid`` on is not touched."""
         raw = _narrow(value, self.dtype, lanes)

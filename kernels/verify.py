@@ -2,12 +2,15 @@
 
 Fresh random operands each time, float64 NumPy as the oracle, and memory around every row set so
 that a wrong access shows: the output is poisoned with NaN, gaps between rows of the operands hold
-NaN, gaps between rows of the output hold a sentinel that must survive.
+NaN, gaps between rows of the output hold a sentinel that must survive, and where there are no gaps
+memory ends behind the last row.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +22,10 @@ import tvm_ffi
 
 from .compute import ADD_COLUMN, ADD_MATRIX, ADD_NOTHING, WORKSPACE_ALIGNMENT
 from .problem import Problem
+from .targets import request_tiles
 from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES
+
+_MISSING = "symbol missing from the image"
 
 _SENTINEL = -12345.0
 
@@ -78,10 +84,12 @@ class Layout:
     addend: str = ""
 
 
+# Those with gaps come first: they tell what a wrong kernel does. Without gaps it ends the process
+# when it leaves its operands.
 _LAYOUTS = (
-    Layout(batch=2, heads=2, split=3),
     Layout(batch=1, heads=3, gap=5, broadcast_rhs=True, scale=0.375, addend="matrix"),
     Layout(batch=2, heads=1, gap=3, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
+    Layout(batch=2, heads=2, split=3),
     Layout(batch=1, heads=2, addend="row"),
 )
 
@@ -101,15 +109,38 @@ def verify_image(image: Path, entries: list[tuple[str, Problem, int]]) -> list[s
     list of str
         What is wrong with each kernel, ``""`` where nothing is.
     """
+    request_tiles()
     module = tvm_ffi.load_module(str(image.resolve()))
     return [_verify(module, *entry) for entry in entries]
 
 
-def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+def check_layout(
+    image: Path, symbol: str, problem: Problem, workspace_bytes: int, layout: Layout
+) -> str:
+    """As :func:`verify_image` for one kernel with fixed extents and one layout."""
+    request_tiles()
+    function = tvm_ffi.load_module(str(image.resolve())).get_function(symbol)
+    rng = np.random.default_rng()
+    return _check(function, problem, problem.extents(), layout, workspace_bytes, rng)
+
+
+def missing_symbols(image: Path, symbols: list[str]) -> list[str]:
+    """What is wrong with each kernel, without running it: "" if it is there."""
+    module = tvm_ffi.load_module(str(image.resolve()))
+    return ["" if _function(module, symbol) else _MISSING for symbol in symbols]
+
+
+def _function(module: Any, symbol: str) -> Any:
     try:
-        function = module.get_function(symbol)
+        return module.get_function(symbol)
     except AttributeError:
-        return "symbol missing from the image"
+        return None
+
+
+def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+    function = _function(module, symbol)
+    if function is None:
+        return _MISSING
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     rng = np.random.default_rng(seed)
     for m, n, k in _GENERIC_EXTENTS if problem.is_generic else [problem.extents()]:
@@ -221,7 +252,8 @@ class _Operand:
         # Heads lie inside rows, as in [batch, length, heads, depth], when there are gaps.
         order = (0, 2, 1, 3) if layout.gap else (0, 1, 2, 3)
         extents = (layout.batch, heads, outer, row)
-        self._memory = np.zeros([extents[i] for i in order], _storage(dtype))
+        allocate = np.zeros if layout.gap else _guarded
+        self._memory = allocate([extents[i] for i in order], _storage(dtype))
         whole = self._memory.transpose(order)
         self._matrices, self._gaps = whole[..., :inner], whole[..., inner:]
         strides = [stride // ELEMENT_BYTES[dtype] for stride in whole.strides]
@@ -254,6 +286,19 @@ class _Operand:
     def gaps_hold_sentinel(self) -> bool:
         """Whether memory outside the matrices is as :meth:`poison` left it."""
         return bool(np.all(self._gaps == _encode(np.array(_SENTINEL), self._dtype)))
+
+
+def _guarded(shape: list[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Zeros that end where memory does: who reads or writes behind them ends the process."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    pages = -(-size // mmap.PAGESIZE) + 1
+    memory = np.frombuffer(mmap.mmap(-1, pages * mmap.PAGESIZE), np.uint8)
+    guard = memory[-mmap.PAGESIZE :]
+    protection = 0  # PROT_NONE, which mmap of Python has no name for
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard.ctypes.data), mmap.PAGESIZE, protection):
+        raise OSError("no memory that must not be touched: mprotect failed")
+    end = (pages - 1) * mmap.PAGESIZE
+    return memory[end - size : end].view(dtype).reshape(shape)
 
 
 def _storage(dtype: str) -> npt.DTypeLike:

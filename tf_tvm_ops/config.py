@@ -69,7 +69,10 @@ LOG = Variable(
 CPU_TARGET = Variable(
     "TF_TVM_OPS_CPU_TARGET",
     "",
-    ("", "none", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v4-bf16"),
+    (
+        *("", "none", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:x86-64-v4-bf16"),
+        *("cpu:x86-64-v4-amx-bf16", "cpu:x86-64-v4-amx-fp16"),
+    ),
     "The best CPU target to use even if the CPU has a better one; 'none' uses no pack image.",
 )
 XLA = Variable(

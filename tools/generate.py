@@ -26,8 +26,9 @@ _PLAIN_INTERVAL_SECONDS = 5.0
     "--target",
     "targets",
     multiple=True,
-    help="cpu:x86-64-v3, cpu:x86-64-v4, cpu:x86-64-v4-bf16; several times for several images. "
-    "Default: every one that this machine can run.",
+    help="cpu:x86-64-v3, cpu:x86-64-v4, cpu:x86-64-v4-bf16, cpu:x86-64-v4-amx-bf16, "
+    "cpu:x86-64-v4-amx-fp16; several times for several images. Default: every one that this "
+    "machine can run.",
 )
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Folder of the pack to write."
@@ -43,7 +44,8 @@ _PLAIN_INTERVAL_SECONDS = 5.0
 @click.option(
     "--skip-unverifiable",
     is_flag=True,
-    help="Leave out targets that this machine cannot run and so cannot check, instead of refusing.",
+    help="Leave out targets that this machine can neither run nor emulate, and so not check, "
+    "instead of refusing.",
 )
 @click.option(
     "--all-generic",
@@ -94,6 +96,8 @@ def generate(
         raise _BadInput(str(error)) from error
     for target in summary.skipped:
         click.echo(f"skipped {target}: this machine cannot run it, so it cannot be checked")
+    for target in summary.emulated:
+        click.echo(f"{target}: this machine cannot run it; its kernels were checked by emulation")
     for line in summary.rejected:
         click.echo(f"left out {line}", err=True)
     counts = ", ".join(f"{count} for {target}" for target, count in summary.kernels.items())

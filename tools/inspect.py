@@ -11,6 +11,8 @@ from rich.table import Table
 from tf_tvm_ops.kernels import manifest
 from tf_tvm_ops.tools.console import standard_output
 
+_CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation"}
+
 
 @click.command()
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -23,7 +25,12 @@ def inspect(pack: Path, as_json: bool) -> None:
         raise click.ClickException(str(error)) from error
     if as_json:
         kernels = [
-            {"target": image.target, "file": image.file, **kernel.to_json()}
+            {
+                "target": image.target,
+                "file": image.file,
+                "verified": image.verified,
+                **kernel.to_json(),
+            }
             for image in found.images
             for kernel in image.kernels
         ]
@@ -43,6 +50,6 @@ def inspect(pack: Path, as_json: bool) -> None:
     for image in found.images:
         console.print(
             f"{image.target}: {len(image.kernels)} kernels, {image.bytes / 1024:.0f} KiB in "
-            f"{image.file}"
+            f"{image.file}, checked {_CHECKED.get(image.verified, image.verified)}"
         )
     console.print("made with " + ", ".join(f"{k} {v}" for k, v in found.made_with.items()))

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/dispatch/cpu_features.h"
 #include "cc/dispatch/file.h"
 #include "cc/dispatch/log.h"
 #include "cc/dispatch/workspace.h"
@@ -136,17 +137,22 @@ Image::~Image() = default;
 
 bool Image::OpenOnce() {
   std::call_once(once_, [this] {
-    std::string error;
+    const char* advice = "Make the pack again, or remove it";
+    std::string error = PrepareCpuTarget(target_);
     try {
-      error = Open();
+      if (error.empty()) {
+        error = Open();
+      } else {
+        advice = "The next target that has the kernel serves instead";
+      }
     } catch (const tvm::ffi::Error& e) {
       error = e.message();
     } catch (const std::exception& e) {
       error = e.what();
     }
     if (!error.empty()) {
-      Log(Severity::kWarning, "image " + pack_ + "/" + file_ + " (" + target_ + ") is not used: " +
-                                  error + ". Make the pack again, or remove it");
+      Log(Severity::kWarning, "image " + pack_ + "/" + file_ + " (" + target_ +
+                                  ") is not used: " + error + ". " + advice);
     }
     state_.store(error.empty() ? State::kOpen : State::kFailed, std::memory_order_release);
   });

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..problem import Problem
 from ..targets import Target
+from .cpu_amx import CpuAmx
 from .cpu_broadcast import CpuBroadcast
 from .cpu_dot import CpuDot
 from .cpu_dot_bf16 import CpuDotBf16
@@ -15,6 +16,7 @@ from .cpu_pack_bf16 import CpuPackBf16
 from .rule import Choice, Config, Rule
 
 CPU_RULES: tuple[Rule[Any], ...] = (
+    CpuAmx(),
     CpuBroadcast(),
     CpuDotBf16(),
     CpuDot(),

@@ -14,6 +14,13 @@ STORES_PER_CYCLE = 1.0
 FMA_LATENCY = 4.0
 SHUFFLES_PER_CYCLE = 1.5
 TILE_OVERHEAD = 8.0  # loop set-up, address arithmetic
+# Of Intel's optimisation manual for the first CPUs with AMX; no such CPU was at hand to measure.
+AMX_DOT = 16.0  # between one tile product and the next
+AMX_LATENCY = 52.0  # from a product to the next one that adds to the same tile
+AMX_LOAD = 8.0
+AMX_STORE = 16.0
+AMX_CONFIGURE = 50.0  # some 200, shared by the matrices of a call
+AMX_CAUTION = 1.25  # tiles have to promise a clear win, until they are measured
 STEP_OVERHEAD = 0.5  # counter and branch of one iteration, mostly hidden
 
 
@@ -54,3 +61,12 @@ def transpose_block(lanes: int) -> float:
     """A block of :func:`~tf_tvm_ops.kernels.microkernel.transpose_block`."""
     rounds = lanes.bit_length() - 1
     return lanes * rounds / SHUFFLES_PER_CYCLE + lanes / STORES_PER_CYCLE
+
+
+def amx_block(tile_m: int, tile_n: int, steps: int) -> float:
+    """A block of :mod:`.cpu_amx`: ``tile_m`` x ``tile_n`` tiles of sums of 16 x 16."""
+    tiles = tile_m * tile_n
+    step = max(AMX_DOT * tiles, AMX_LOAD * (tile_m + tile_n), AMX_LATENCY)
+    rows = 16 * tiles
+    finish = AMX_STORE * tiles + rows / LOADS_PER_CYCLE + rows / STORES_PER_CYCLE
+    return steps * step + AMX_LATENCY + finish + TILE_OVERHEAD

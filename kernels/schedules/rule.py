@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -55,6 +56,10 @@ class Rule(ABC, Generic[C]):
     @abstractmethod
     def emit(self, matrix: Matrix, target: Target, config: C) -> None:
         """Emit the statements that compute ``matrix``."""
+
+    def around(self, problem: Problem, target: Target, config: C) -> AbstractContextManager[None]:
+        """Entered before the loop over the matrices and left behind it, to emit statements."""
+        return nullcontext()
 
     def workspace_bytes(self, problem: Problem, target: Target, config: C) -> int:
         """Scratch memory that the kernel needs in each thread."""

@@ -130,6 +130,82 @@ def test_bench_times_stock_as_stock() -> None:
     assert rewrite.enabled()
 
 
+def test_bench_measures_what_is_fused(table: Path, tmp_path: Path) -> None:
+    """Its structure, not its times."""
+    out = tmp_path / "fused.json"
+    arguments = ["bench", str(table), "--fused", "--per-site", "1", "--threads", "1"]
+    arguments += ["--cache", "hot", "--seconds", "0.02", "--repeats", "3", "--out", str(out)]
+    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert result.output.count("scale + mask") == 2
+    document = json.loads(out.read_text(encoding="utf-8"))
+    found = document["fused"]
+    assert [(f["case"]["site"], f["threads"], f["cache"]) for f in found] == [
+        ("decode", 1, "hot"),
+        ("encode", 1, "hot"),
+    ]
+    for row in found:
+        for implementation in ("ours", "stock"):
+            assert set(row[implementation]) == {"add", "transpose"}
+            for ratio in row[implementation].values():
+                assert set(ratio) == {"least", "median", "spread"}
+            assert row[f"{implementation}_us"] > 0
+        assert row["served_by"].startswith(("bmm_", "stock"))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("batch_matmul_add = lambda *a, **k: real['batch_matmul_add'](*a, **k) + 1e-3", "ours add"),
+        (
+            "batch_matmul_add = lambda a, b, c, **k: real['batch_matmul_add'](a, b, 0 * c, **k)",
+            "ours add",
+        ),
+        (
+            "batch_matmul_transpose = lambda *a, **k: real['batch_matmul_transpose'](*a, **k)"
+            "[::-1]",
+            "ours transpose",
+        ),
+    ],
+    ids=["off", "addend", "transpose"],
+)
+def test_bench_checks_fused_answers_before_it_times(table: Path, change: str, fault: str) -> None:
+    done = run_python(
+        f"""
+        import pathlib
+        import tf_tvm_ops
+        from tf_tvm_ops.tools.bench import fused, worker
+        from tf_tvm_ops.tools.bench.cases import select
+        names = ("batch_matmul_add", "batch_matmul_transpose")
+        real = {{name: getattr(tf_tvm_ops, name) for name in names}}
+        tf_tvm_ops.{change}
+        cases = tuple(select([pathlib.Path({str(table)!r})], 1))
+        fused.measure(worker.Job(True, 1, ("hot",), 0, 0.01, 3, (), cases))
+        """
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert f"WrongAnswerError: {fault}:" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["worker", "fused"])
+def test_bench_measures_stock_as_stock(table: Path, module: str) -> None:
+    """Not as what the rewriter would make of it."""
+    done = run_python(
+        f"""
+        import pathlib
+        from tf_tvm_ops import rewrite
+        from tf_tvm_ops.tools.bench import fused, worker
+        from tf_tvm_ops.tools.bench.cases import select
+        cases = tuple(select([pathlib.Path({str(table)!r})], 1))
+        {module}.measure(worker.Job(True, 1, ("hot",), 0, 0.01, 3, (), cases))
+        print("rewritten", len(rewrite.report().outcomes))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "rewritten 0"
+
+
 def test_bench_picks_sizes_across_each_site(table: Path) -> None:
     chosen = cases.select([table], 2)
     assert [(c.site, c.rhs_shape) for c in chosen] == [

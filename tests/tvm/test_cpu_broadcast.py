@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tf_tvm_ops.kernels import build
+from tf_tvm_ops.kernels.build import Kernel
 from tf_tvm_ops.kernels.problem import Problem
+from tf_tvm_ops.kernels.schedules import choose
 from tf_tvm_ops.kernels.schedules.cpu_broadcast import (
     BroadcastConfig,
     CpuBroadcast,
@@ -61,3 +64,19 @@ def test_every_tile_fits_the_registers():
 def test_config_is_validated(knobs):
     with pytest.raises(ValueError, match="BroadcastConfig"):
         BroadcastConfig(*knobs)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Problem(128, 128, 64), True),
+        (Problem(128, 64, 128), False),
+        (Problem(17, 64, 17), False),
+        (Problem(None, None, None), True),
+    ],
+    ids=str,
+)
+def test_large_addends_are_asked_for_early(wanted, expected):
+    target = TARGETS["cpu:x86-64-v3"]
+    code = build.assembly(Kernel(wanted, choose(wanted, target), target))
+    assert ("prefetcht0" in code) == expected

@@ -16,8 +16,9 @@ from tf_tvm_ops.kernels import manifest as manifest_format
 from tf_tvm_ops.kernels.generate import generate
 from tf_tvm_ops.kernels.manifest import file_sha256
 from tf_tvm_ops.kernels.problem import Problem
-from tf_tvm_ops.kernels.targets import TARGETS
+from tf_tvm_ops.kernels.targets import TARGETS, Target
 from tf_tvm_ops.tools.generate import generate as command
+from tf_tvm_ops.tools.inspect import inspect
 
 TARGET = "cpu:x86-64-v3"
 ROW = "rows:\n- {site: a, m: 3, n: 5, k: 7}\n"
@@ -149,6 +150,51 @@ def test_target_that_cannot_run_here(tmp_path, shapes, cache, monkeypatch):
     assert skipped.exit_code == 0
     assert "skipped cpu:x86-64-v4" in skipped.output
     assert [i.target for i in manifest_format.load(tmp_path / "p").images] == [TARGET]
+
+
+AMX = "cpu:x86-64-v4-amx-bf16"
+TILES = "rows:\n- {site: a, m: 32, n: 32, k: 32, dtype: bfloat16}\n"
+
+
+def amx_pack(folder: Path, cache: Path) -> tuple[Result, list[manifest_format.ImageEntry]]:
+    """A pack for tile registers, and what it holds."""
+    table = folder / "tiles.yaml"
+    table.write_text(TILES)
+    options = ("--shapes", table, "--target", TARGET, "--target", AMX)
+    result = run(*options, "--out", folder / "p", "--cache", cache)
+    return result, list(manifest_format.load(folder / "p").images)
+
+
+def test_target_that_is_emulated_here(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(Target, "runs_here", lambda self: not self.tile_dtypes)
+    result, images = amx_pack(tmp_path, cache)
+    assert result.exit_code == 0, result.output
+    assert f"{AMX}: this machine cannot run it; its kernels were checked by emu" in result.output
+    assert [(i.target, i.verified) for i in images] == [(TARGET, "native"), (AMX, "emulated")]
+    (kernel,) = images[1].kernels
+    assert (kernel.problem.m, kernel.config["rule"]) == (32, "cpu_amx")
+    code = (tmp_path / "p" / images[1].file).read_bytes()
+    assert b"\xc4\xe2\x78\x49\xc0" in code, "no tilerelease: not the CPU's instructions"
+    listed = CliRunner().invoke(inspect, [str(tmp_path / "p")]).output
+    assert "checked by emulation" in " ".join(listed.split())
+
+
+def test_emulated_kernel_that_fails_its_check_is_left_out(tmp_path, cache, monkeypatch):
+    """By its emulation, not by the image, whose code does not run here."""
+    monkeypatch.setattr(Target, "runs_here", lambda self: not self.tile_dtypes)
+    real = generate_module._verify
+    checked = []
+
+    def fault(pool, image, kernels, target, report):
+        checked.append((target.name, target.emulated))
+        return ["wrong"] if target.emulated else real(pool, image, kernels, target, report)
+
+    monkeypatch.setattr(generate_module, "_verify", fault)
+    result, images = amx_pack(tmp_path, cache)
+    assert result.exit_code == 1
+    assert "left out bmm_bf16_m32_n32_k32_lk_rn_amx" in result.output
+    assert [emulated for _, emulated in checked] == [False, True]
+    assert [len(image.kernels) for image in images] == [5, 0]
 
 
 def children_of(pid: int) -> list[int]:

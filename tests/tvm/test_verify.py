@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
+import os
+import signal
 
 import pytest
 from tvm import tirx
@@ -59,11 +62,33 @@ def test_reading_past_a_row_leaks_nan(faults):
     assert "results wrong" in found
 
 
+def test_reading_behind_the_operands_ends_the_process(faults):
+    """Rows beyond the last one are read, but no result depends on them."""
+
+    class ReadsOn(CpuBroadcast):
+        def emit(self, matrix: Matrix, target, config) -> None:
+            behind = matrix.lhs.load(matrix.lhs_index(matrix.m, 0), 1)
+            scale = matrix.scale + (behind - behind)
+            super().emit(dataclasses.replace(matrix, scale=scale), target, config)
+
+    choice = Choice(ReadsOn(), BroadcastConfig(5, 1))
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        faults([(Problem(5, 7, 10), choice, TARGET)])
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGSEGV
+
+
 def test_missing_symbol(faults, tmp_path):
-    from tf_tvm_ops.kernels.verify import verify_image
+    from tf_tvm_ops.kernels.verify import missing_symbols, verify_image
 
     problem = Problem(1, 1, 1)
     assert faults([(problem, Choice(CpuBroadcast(), BroadcastConfig(1, 1)), TARGET)]) == [""]
-    assert verify_image(tmp_path / "image0.so", [("bmm_other", problem, 0)]) == [
-        "symbol missing from the image"
-    ]
+    missing = ["symbol missing from the image"]
+    image = tmp_path / "image0.so"
+    assert verify_image(image, [("bmm_other", problem, 0)]) == missing
+    present = Choice(CpuBroadcast(), BroadcastConfig(1, 1)).symbol(problem)
+    assert missing_symbols(image, [present, "bmm_other"]) == ["", *missing]

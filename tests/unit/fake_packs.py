@@ -15,6 +15,8 @@ from typing import Any
 V3 = "cpu:x86-64-v3"
 V4 = "cpu:x86-64-v4"
 V4_BF16 = "cpu:x86-64-v4-bf16"
+AMX_BF16 = "cpu:x86-64-v4-amx-bf16"
+AMX_FP16 = "cpu:x86-64-v4-amx-fp16"
 
 HEADER = Path(__file__).with_name("fake_kernels.h")
 

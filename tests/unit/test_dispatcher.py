@@ -12,7 +12,17 @@ import pytest
 
 from tf_tvm_ops import _native, config
 
-from .fake_packs import DTYPES, GENERIC, V3, V4, V4_BF16, FakeKernel, write_pack
+from .fake_packs import (
+    AMX_BF16,
+    AMX_FP16,
+    DTYPES,
+    GENERIC,
+    V3,
+    V4,
+    V4_BF16,
+    FakeKernel,
+    write_pack,
+)
 
 ONES = np.ones((2, 3, 4), np.float32), np.ones((2, 4, 5), np.float32)
 
@@ -48,7 +58,12 @@ def test_supported_targets_are_those_of_the_cpu() -> None:
     v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"} <= flags
     v4 = v3 and {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags
     bf16 = v4 and "avx512_bf16" in flags
-    assert _native.supported_cpu_targets() == [V4_BF16] * bf16 + [V4] * v4 + [V3] * v3
+    # Linux names the flag only where it saves the registers.
+    tiles = v4 and "amx_tile" in flags
+    amx = [AMX_FP16] * (tiles and "amx_fp16" in flags) + [AMX_BF16] * (
+        tiles and "amx_bf16" in flags
+    )
+    assert _native.supported_cpu_targets() == amx + [V4_BF16] * bf16 + [V4] * v4 + [V3] * v3
 
 
 def test_kernel_info(dispatcher: _native.Dispatcher, pack: Path) -> None:
@@ -97,7 +112,7 @@ def test_every_kernel_of_a_large_pack_is_found(tmp_path: Path) -> None:
         assert dispatcher.find(1, 1, extent) is None
 
 
-@pytest.mark.parametrize(("limit", "better"), [(V3, V4), (V4, V4_BF16)])
+@pytest.mark.parametrize(("limit", "better"), [(V3, V4), (V4, V4_BF16), (V4_BF16, AMX_BF16)])
 def test_limit_of_the_target(tmp_path: Path, limit: str, better: str) -> None:
     kernels = (*GENERIC, FakeKernel((3, 5, 4)))
     pack = write_pack(tmp_path / "both", {V3: GENERIC, better: kernels})
@@ -116,7 +131,7 @@ def test_limit_of_the_target(tmp_path: Path, limit: str, better: str) -> None:
 
 
 def test_unknown_limit_of_the_target() -> None:
-    targets = f"{V4_BF16}, {V4}, {V3}, or ''"
+    targets = f"{AMX_FP16}, {AMX_BF16}, {V4_BF16}, {V4}, {V3}, or ''"
     with pytest.raises(ValueError, match=rf"cpu_target_limit: expected {targets} .*got 'x86'"):
         _native.Dispatcher("x86")
 
@@ -206,7 +221,8 @@ def test_target_of_the_environment(pack: Path) -> None:
     assert packs == [[str(pack), best_of_pack()]]
     assert messages == [
         "tf_tvm_ops: warning: TF_TVM_OPS_CPU_TARGET='x86': expected one of none, cpu:x86-64-v3, "
-        "cpu:x86-64-v4, cpu:x86-64-v4-bf16; the default '' is used"
+        "cpu:x86-64-v4, cpu:x86-64-v4-bf16, cpu:x86-64-v4-amx-bf16, cpu:x86-64-v4-amx-fp16; the "
+        "default '' is used"
     ]
 
 

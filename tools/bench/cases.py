@@ -47,6 +47,12 @@ class Case:
         return cls(row.site, (*row.batch, *lhs), (*row.batch, *rhs), adj_x, adj_y)
 
     @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Of the product."""
+        m = self.lhs_shape[-1 if self.adj_x else -2]
+        return (*self.lhs_shape[:-2], m, self.rhs_shape[-2 if self.adj_y else -1])
+
+    @property
     def input_bytes(self) -> int:
         """Size of both operands."""
         return 4 * (math.prod(self.lhs_shape) + math.prod(self.rhs_shape))
@@ -86,16 +92,31 @@ def select(paths: Iterable[Path], per_site: int) -> list[Case]:
     return cases
 
 
-def worst_error(case: Case, lhs: Array, rhs: Array, got: Array) -> float:
-    """Largest error of ``got``, as a multiple of what float32 summation may lose.
+def worst_error(
+    case: Case,
+    lhs: Array,
+    rhs: Array,
+    got: Array,
+    scale: float = 1.0,
+    addend: Array | None = None,
+) -> float:
+    """Largest error of ``got``, as a multiple of what float32 may lose on ``scale * product``.
+
+    With the addend, if there is one.
 
     The bound is the usual one for a sum of K products in any order, K·u·|lhs|·|rhs| with u the
     unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
     """
     a = (lhs.swapaxes(-1, -2) if case.adj_x else lhs).astype(np.float64)
     b = (rhs.swapaxes(-1, -2) if case.adj_y else rhs).astype(np.float64)
-    want = a @ b
+    want = scale * (a @ b)
+    size = abs(scale) * (np.abs(a) @ np.abs(b))
+    roundings = a.shape[-1] + 1
+    if addend is not None:
+        want = want + addend
+        size = size + np.abs(addend)
+        roundings += 2
     if got.shape != want.shape or not np.isfinite(got).all():
         return math.inf
-    bound = (a.shape[-1] + 1) * FLOAT32_ROUNDING * (np.abs(a) @ np.abs(b)) + 1e-37
+    bound = roundings * FLOAT32_ROUNDING * size + 1e-37
     return float((np.abs(got - want) / bound).max(initial=0.0))

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from tf_tvm_ops.tools.bench import cases, machine, report, runner, xsmm
+from tf_tvm_ops.tools.bench import cases, fused, machine, report, runner, xsmm
 from tf_tvm_ops.tools.console import standard_output
 
 
@@ -49,6 +49,12 @@ from tf_tvm_ops.tools.console import standard_output
     type=click.Choice(["libxsmm"]),
     help="Compare the kernels with another library, on one thread, without TensorFlow.",
 )
+@click.option(
+    "--fused",
+    "fused_only",
+    is_flag=True,
+    help="Measure what scale, addend and transpose add to a product, ours and stock's.",
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Results as JSON.")
 def bench(
     tables: tuple[Path, ...],
@@ -59,6 +65,7 @@ def bench(
     seconds: float,
     repeats: int,
     peer: str | None,
+    fused_only: bool,
     out: Path | None,
 ) -> None:
     """Measure stock TensorFlow and tf_tvm_ops on the products of TABLES.
@@ -75,7 +82,15 @@ def bench(
     caches = ("hot", "cold") if cache == "both" else (cache,)
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("measuring")
+
+        def update(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
         try:
+            if fused_only:
+                job = runner.make_job(chosen, caches, packs, seconds, repeats)
+                fused.compare(console, here, job, threads, out, update)
+                return
             measurements = runner.run(
                 chosen,
                 threads,
@@ -83,7 +98,7 @@ def bench(
                 packs,
                 seconds,
                 repeats,
-                lambda done, total: progress.update(task, completed=done, total=total),
+                update,
             )
         except runner.WorkerError as error:
             raise click.ClickException(str(error)) from error

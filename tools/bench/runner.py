@@ -71,7 +71,26 @@ def run(
     WorkerError
         If a worker failed; the message ends with what it printed.
     """
-    job = Job(
+    job = make_job(cases, caches, packs, seconds, repeats)
+    jobs = [replace(job, onednn=o, threads=t) for t in threads for o in (True, False)]
+    total = len(jobs) * len(cases) * len(caches)
+    measurements: list[Measurement] = []
+    for index, job in enumerate(jobs):
+        for done, result in enumerate(results(job), start=1):
+            measurements += _measurements(job, result)
+            progress(index * len(cases) * len(caches) + done, total)
+    return measurements
+
+
+def make_job(
+    cases: Sequence[Case],
+    caches: Sequence[str],
+    packs: Sequence[str],
+    seconds: float,
+    repeats: int,
+) -> Job:
+    """For one thread, with oneDNN on."""
+    return Job(
         onednn=True,
         threads=1,
         caches=tuple(caches),
@@ -81,18 +100,17 @@ def run(
         packs=tuple(packs),
         cases=tuple(cases),
     )
-    jobs = [replace(job, onednn=o, threads=t) for t in threads for o in (True, False)]
-    total = len(jobs) * len(cases) * len(caches)
-    measurements: list[Measurement] = []
-    for index, job in enumerate(jobs):
-        for done, result in enumerate(_results(job), start=1):
-            measurements += _measurements(job, result)
-            progress(index * len(cases) * len(caches) + done, total)
-    return measurements
 
 
-def _results(job: Job) -> Iterator[dict[str, Any]]:
-    command = [sys.executable, "-m", "tf_tvm_ops.tools.bench.worker"]
+def results(job: Job, module: str = "tf_tvm_ops.tools.bench.worker") -> Iterator[dict[str, Any]]:
+    """What a process that runs ``module`` measures of ``job``.
+
+    Raises
+    ------
+    WorkerError
+        If it failed; the message ends with what it printed.
+    """
+    command = [sys.executable, "-m", module]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -90,6 +90,7 @@ class GraphTimer:
     ) -> None:
         self._bytes = sum(x.nbytes for x in inputs)
         self._builders = builders
+        self._ops = 0
         copies = max(1, min(MAX_COPIES, -(-total_bytes // self._bytes)))
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=session_config(threads))
         with self._session.graph.as_default():
@@ -110,10 +111,15 @@ class GraphTimer:
 
     def measure(self, seconds: float, repeats: int) -> dict[str, Timing]:
         """Time each ``repeats`` times, for about ``seconds`` in all; by name."""
-        with rewrite.disabled():  # a session sets a graph up when it runs it first
-            return self._measure(seconds, repeats)
+        samples = self.samples(seconds, repeats)
+        return {name: self._timing(times) for name, times in samples.items()}
 
-    def _measure(self, seconds: float, repeats: int) -> dict[str, Timing]:
+    def samples(self, seconds: float, repeats: int) -> dict[str, list[float]]:
+        """Microseconds of each in each round, as `measure` times them; by name."""
+        with rewrite.disabled():  # a session sets a graph up when it runs it first
+            return self._samples(seconds, repeats)
+
+    def _samples(self, seconds: float, repeats: int) -> dict[str, list[float]]:
         ops = len(self._reads)
         if ops == 1:
             slowest = max(self._seconds_per_op(build) for build in self._builders.values())
@@ -129,12 +135,12 @@ class GraphTimer:
             for name, run in runs.items():
                 samples[name].append(_seconds(run))
         base = statistics.median(empties)
-        return {name: self._timing(times, base, ops) for name, times in samples.items()}
+        self._ops = ops
+        return {name: [1e6 * (t - base) / ops for t in times] for name, times in samples.items()}
 
-    def _timing(self, times: list[float], base: float, ops: int) -> Timing:
-        per_op = [1e6 * (t - base) / ops for t in times]
-        low, median, high = statistics.quantiles(per_op, n=4)
-        return Timing(median, high - low, len(per_op), ops, len(self._reads) * self._bytes)
+    def _timing(self, times: list[float]) -> Timing:
+        low, median, high = statistics.quantiles(times, n=4)
+        return Timing(median, high - low, len(times), self._ops, len(self._reads) * self._bytes)
 
     def _variables(self, inputs: Sequence[Array], copies: int) -> list[tuple[tf.Tensor, ...]]:
         """Reads of variables: they share the variables' memory, and nothing can fold them."""

@@ -71,21 +71,33 @@ class Job:
         return cls(**fields, caches=caches, packs=packs, cases=cases)
 
 
-def measure(job: Job) -> None:
-    """Measure, printing a JSON object for each product and cache state."""
+def start(job: Job) -> tuple[Any, Any]:
+    """TensorFlow and tf_tvm_ops, set up as the job says."""
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if job.onednn else "0"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
     import tf_tvm_ops
-    from tf_tvm_ops.ops import served_by
-    from tf_tvm_ops.tools.bench.timing import GraphTimer
 
     # All devices of a process share one pool of threads, made by whoever comes first.
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     for pack in job.packs:
         tf_tvm_ops.packs.load(pack)
+    return tf, tf_tvm_ops
+
+
+def emit(result: dict[str, Any]) -> None:
+    """Hand a result to whoever started this process."""
+    print(json.dumps(result), flush=True)
+
+
+def measure(job: Job) -> None:
+    """Measure, printing a JSON object for each product and cache state."""
+    tf, tf_tvm_ops = start(job)
+    from tf_tvm_ops.ops import served_by
+    from tf_tvm_ops.tools.bench.timing import GraphTimer
+
     for index, case in enumerate(job.cases):
 
         def stock(lhs: Any, rhs: Any, case: Case = case) -> Any:
@@ -113,7 +125,7 @@ def measure(job: Job) -> None:
                 "served_by": server,
                 **{name: timing.to_json() for name, timing in timings.items()},
             }
-            print(json.dumps(result), flush=True)
+            emit(result)
 
 
 if __name__ == "__main__":
