@@ -17,9 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 
-from .compute import ADD_COLUMN, ADD_MATRIX, ADD_NOTHING, WORKSPACE_ALIGNMENT
+from .elements import (
+    ADD_COLUMN,
+    ADD_MATRIX,
+    ADD_NOTHING,
+    COMPUTE_DTYPES,
+    ELEMENT_BYTES,
+    WORKSPACE_ALIGNMENT,
+)
 from .problem import Problem
-from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES
 
 _SENTINEL = -12345.0
 
@@ -45,6 +51,7 @@ _GENERIC_EXTENTS = (
     (13, 66, 5),
     (3, 31, 0),
     (33, 130, 17),
+    (12, 68, 48),
 )
 
 
@@ -102,10 +109,11 @@ def verify_image(image: Path, entries: list[tuple[str, Problem, int]]) -> list[s
         What is wrong with each kernel, ``""`` where nothing is.
     """
     module = tvm_ffi.load_module(str(image.resolve()))
-    return [_verify(module, *entry) for entry in entries]
+    return [verify_kernel(module, *entry) for entry in entries]
 
 
-def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+def verify_kernel(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+    """What is wrong with one kernel of a module, ``""`` if nothing is."""
     try:
         function = module.get_function(symbol)
     except AttributeError:

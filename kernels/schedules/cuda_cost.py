@@ -1,0 +1,81 @@
+"""First-principles time of a kernel on a GPU, in nanoseconds, for a batch of matrices.
+
+A kernel is bound by the memory's bandwidth, by the instructions of its busiest multiprocessor, or
+by the latency of one thread's chain of loads. What a launch costs is the same for all.
+Absolute times do not matter: the model ranks configs of one problem.
+"""
+
+from __future__ import annotations
+
+from ..cuda.targets import WARP, CudaTarget
+from ..problem import Problem
+from ..vectors import ELEMENT_BYTES
+
+BATCH = 256
+"""Matrices of the batch that costs are compared for: 16 sentences by 16 heads."""
+
+GIGAHERTZ = 1.4
+CACHE_LATENCY = 60.0  # cycles, of a load that another one in flight has brought to the first cache
+MEMORY_LATENCY = 500.0  # cycles
+SHARED_LATENCY = 25.0  # cycles
+SYNC_CYCLES = 30.0  # a barrier, with the warps arriving one after the other
+LOADS_PER_CYCLE = 1.0  # warps' loads from shared memory or the first cache, of one multiprocessor
+MULTIPLY_ADDS_PER_CYCLE = 128.0 / WARP  # warps' instructions of one multiprocessor
+
+
+def nanoseconds(
+    problem: Problem,
+    target: CudaTarget,
+    *,
+    blocks: float,
+    threads: int,
+    loads: float,
+    latency: float,
+    multiply_adds: float,
+    shared_bytes: int = 0,
+    registers: int = 32,
+    reads: float = 1.0,
+) -> float:
+    """Expected time for :data:`BATCH` matrices.
+
+    Parameters
+    ----------
+    problem, target
+        What is computed where.
+    blocks
+        Blocks to a matrix; less than one where a block computes several.
+    threads
+        Threads of a block.
+    loads
+        Loads of a thread from caches and shared memory, in units of what a warp reads at once.
+    latency
+        Cycles of a thread's longest chain, with nothing else running.
+    multiply_adds
+        Multiply-add instructions of a thread.
+    shared_bytes, registers
+        Of a block, and of a thread: they limit how many run at a time.
+    reads
+        How often the operands are read from memory.
+    """
+    m, n, k = problem.extents()
+    element = ELEMENT_BYTES[problem.dtype]
+    bytes_moved = BATCH * element * (reads * (m * k + k * n) + m * n)
+    memory = bytes_moved / target.gigabytes_per_second
+    warps = -(-threads // WARP)
+    resident = max(
+        1,
+        min(
+            32,
+            target.threads // (warps * WARP),
+            target.registers // (registers * warps * WARP),
+            target.shared_bytes // (shared_bytes + 1024),
+        ),
+    )
+    total = BATCH * blocks
+    waves = -(-total // (resident * target.multiprocessors))
+    # The busiest multiprocessor has whole blocks to run.
+    mine = -(-total // target.multiprocessors)
+    rate = MULTIPLY_ADDS_PER_CYCLE / (2 if problem.dtype == "float64" else 1)
+    issue = mine * warps * max(loads / LOADS_PER_CYCLE, multiply_adds / rate)
+    cycles = max(issue, waves * latency) + 0.1 * min(issue, waves * latency)
+    return max(memory, cycles / GIGAHERTZ) + 0.1 * min(memory, cycles / GIGAHERTZ)

@@ -1,0 +1,100 @@
+"""The emulator catches what kernels can do wrong: kernels/emulate."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tvm.cuda.conftest import candidate, edited, emulate
+from tf_tvm_ops.kernels.emulate.check import check
+from tf_tvm_ops.kernels.problem import Problem
+from tf_tvm_ops.kernels.schedules.cuda_generic import CudaGeneric, CudaGenericConfig
+from tf_tvm_ops.kernels.schedules.cuda_thread import CudaThread, ThreadConfig
+
+PROBLEM = Problem(17, 19, 40)
+GENERIC = Problem(None, None, None)
+
+
+def tile(copies_async: int = 0):
+    return candidate(GENERIC, CudaGeneric(), CudaGenericConfig(32, 16, 4, copies_async))
+
+
+def fault(given, *, sanitize: bool = False) -> str:
+    (found,) = check([given], sanitize=sanitize)
+    return found
+
+
+@pytest.mark.parametrize("copies_async", [0, 1])
+def test_kernel_is_right(copies_async):
+    assert fault(tile(copies_async), sanitize=True) == ""
+
+
+@pytest.mark.parametrize("copies_async", [0, 1])
+def test_every_barrier_is_needed(copies_async):
+    """One by one and all together; in shared memory whose content is not there, NaN waits."""
+    given = tile(copies_async)
+    pieces = given.cuda.split("__syncthreads();")
+    assert len(pieces) > 1
+    without = ["".join(pieces)]
+    for removed in range(len(pieces) - 1):
+        left = ["" if i == removed else "__syncthreads();" for i in range(len(pieces) - 1)]
+        without.append("".join(p + b for p, b in zip(pieces, [*left, ""])))
+    for cuda in without:
+        found = fault(edited(given, **{given.cuda: cuda}))
+        assert "results wrong" in found
+
+
+def test_barrier_that_part_of_a_block_reaches():
+    found = fault(edited(tile(), **{"__syncthreads();": "if (threadIdx.x < 40) __syncthreads();"}))
+    assert "divergent barrier" in found
+
+
+def test_different_barriers_are_divergent():
+    two = "if (threadIdx.x < 32) {\n __syncthreads();\n} else {\n __syncthreads();\n}"
+    assert "divergent barrier" in fault(edited(tile(), **{"__syncthreads();": two}))
+
+
+def test_missing_wait_for_copies():
+    given = tile(copies_async=1)
+    assert "results wrong" in fault(edited(given, **{"tvmop_copy_async_wait_0();": ""}))
+
+
+def test_copies_into_a_buffer_in_use():
+    """The next chunk overwrites the present one: seen when copies arrive at once."""
+    found = fault(edited(tile(copies_async=1), **{"(1 - parity)": "parity"}))
+    assert "results wrong" in found
+
+
+def test_shared_memory_out_of_bounds():
+    given = tile()
+    size = re.search(r"lhs_shared_ptr\[(\d+)\];", given.cuda)
+    assert size
+    smaller = f"lhs_shared_ptr[{int(size[1]) - 5}];"  # rows end in four elements of padding
+    found = fault(edited(given, **{size[0]: smaller}), sanitize=True)
+    assert "AddressSanitizer: global-buffer-overflow" in found
+
+
+def test_operand_out_of_bounds_is_seen_and_the_next_kernel_runs():
+    config = ThreadConfig(8, 32, 1)
+    bad = candidate(PROBLEM, CudaThread(), config)
+    bad = edited(bad, **{"v < 40": "v < 41"})
+    good = candidate(PROBLEM, CudaThread(), ThreadConfig(4, 32, 1))
+    found = emulate([bad, good], sanitize=True)
+    assert list(found) == [bad.symbol]
+    assert "results wrong" in found[bad.symbol] or "AddressSanitizer" in found[bad.symbol]
+
+
+def test_unaligned_vectors():
+    """Rows of odd length, read sixteen bytes at once."""
+    given = tile()
+    blind = f"#define tvmop_is_aligned(...) true\n{given.cuda}"
+    assert "misaligned read" in fault(edited(given, **{given.cuda: blind}))
+
+
+def test_code_that_does_not_compile_is_one_line():
+    from tf_tvm_ops.kernels.build import BuildError
+
+    with pytest.raises(BuildError, match="failed to compile kernels for the emulator") as error:
+        fault(edited(tile(), **{"__syncthreads();": "no_such_thing();"}))
+    assert "\n" not in str(error.value)
