@@ -180,6 +180,7 @@ class Matrix:
         column: Callable[[Any], Any],
         inside: Callable[[Any, Any], Any],
         sums: Any,
+        position: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         """Scale a thread's sums, add the addend and store them.
 
@@ -192,13 +193,15 @@ class Matrix:
         inside
             ``inside(i, j)`` is whether it is part of the product; None if it always is.
         sums
-            An array of the thread, rows of columns; spoiled.
+            An array of the thread; spoiled.
+        position
+            ``position(i, j)`` is where in it a sum lies; rows of columns if None.
         """
         rows, columns = extents
 
         def each(step: Callable[[Any, Any, Any], None]) -> None:
             with unrolled(rows) as i, unrolled(columns) as j:
-                at = i * int32(columns) + j
+                at = position(i, j) if position else i * int32(columns) + j
                 condition = inside(i, j)
                 if condition is None:
                     step(i, j, at)

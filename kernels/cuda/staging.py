@@ -7,7 +7,7 @@ not touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,12 @@ from tvm.tirx.script.builder import ir as T
 
 from ..vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, int64
 from . import device
-from .function import Operand, as_int64, bind, int32, registers
-from .tile_shape import Stage, Tile
+from .function import Operand, as_int64, bind, int32, registers, sync
+from .tile_shape import Stage
 
 VECTOR_BYTES = 16
+
+_UNROLLED_COPIES = 4  # enough loads in flight; more of them only hold addresses in registers
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,10 @@ class Copier:
 
     Attributes
     ----------
-    operand, stage, tile
-        What is copied, how it lies in shared memory, and who copies.
+    operand, stage
+        What is copied, and how it lies in shared memory.
+    threads, tile_k
+        Threads that copy, and steps of K in a chunk.
     memory, base
         The array in shared memory, and where this matrix's part of it begins.
     local
@@ -46,7 +50,8 @@ class Copier:
 
     operand: Operand
     stage: Stage
-    tile: Tile
+    threads: int
+    tile_k: int
     memory: Any
     base: Any
     local: Any
@@ -68,26 +73,42 @@ class Copier:
 
     def rounds(self, lanes: int) -> int:
         """Copies of one thread."""
-        return -(-self.stage.outer * self.stage.inner // (lanes * self.tile.threads_per_matrix))
+        return -(-self.stage.outer * self.stage.inner // (lanes * self.threads))
 
-    def each(self, lanes: int, step: Callable[[int, Any, Any], None]) -> None:
-        """``step(round, outer, inner)`` for each of this thread's pieces."""
-        threads = self.tile.threads_per_matrix
+    def each(self, lanes: int, step: Callable[[Any, Any, Any], None], *, rolled: bool) -> None:
+        """``step(round, outer, inner)`` for each of this thread's pieces.
+
+        ``rolled`` in a loop, whose rounds are no constants; it takes fewer registers.
+        """
+        threads = self.threads
         across = self.stage.inner // lanes
         total = self.stage.outer * across
-        for number in range(self.rounds(lanes)):
-            index = bind("piece", self.local + int32(number * threads))
+        whole, rounds = total // threads, self.rounds(lanes)
 
-            def one(number: int = number, index: Any = index) -> None:
-                outer = bind("outer", tirx.truncdiv(index, int32(across)))
-                inner = bind("inner", (index - outer * int32(across)) * int32(lanes))
+        def one(number: Any, *, last: bool) -> None:
+            piece = bind("piece", self.local + int32(number) * int32(threads))
+
+            def inside() -> None:
+                outer = bind("outer", tirx.truncdiv(piece, int32(across)))
+                inner = bind("inner", (piece - outer * int32(across)) * int32(lanes))
                 step(number, outer, inner)
 
-            if (number + 1) * threads > total:
-                with T.If(index < int32(total)), T.Then():
-                    one()
-            else:
-                one()
+            if not last:
+                inside()
+                return
+            with T.If(piece < int32(total)), T.Then():
+                inside()
+
+        if rolled and whole > _UNROLLED_COPIES:
+            with T.serial(
+                int32(0), int32(whole), annotations={"pragma_unroll": _UNROLLED_COPIES}
+            ) as number:
+                one(number, last=False)
+        else:
+            for position in range(whole):
+                one(position, last=False)
+        if rounds > whole:
+            one(whole, last=True)
 
     def inside(self, outer: Any, inner: Any, first_k: Index) -> Any:
         """Whether a piece lies in the product; None if it always does."""
@@ -96,7 +117,7 @@ class Copier:
         count = self.stage.outer if self.stage.along_k else self.stage.inner
         if not isinstance(self.span, int) or self.span % count:
             conditions.append(as_int64(self.first + span) < as_int64(self.span))
-        if not isinstance(self.k, int) or self.k % self.tile.tile_k:
+        if not isinstance(self.k, int) or self.k % self.tile_k:
             conditions.append(first_k + as_int64(k) < as_int64(self.k))
         return every(conditions)
 
@@ -109,6 +130,10 @@ class Copier:
     def target(self, outer: Any, inner: Any, buffer: Any) -> Any:
         """Index of a piece in shared memory."""
         return self.base + buffer + outer * int32(self.stage.stride) + inner
+
+    def offset(self, parity: Any) -> Any:
+        """Where buffer ``parity`` begins."""
+        return parity * int32(self.stage.elements)
 
     def both(self, step: Callable[[int], None]) -> None:
         """``step(lanes)`` for vectors where they may be, for elements elsewhere."""
@@ -126,14 +151,14 @@ class Copier:
         size = ELEMENT_BYTES[self.dtype]
 
         def pieces(lanes: int) -> None:
-            def one(_: int, outer: Any, inner: Any) -> None:
+            def one(_: Any, outer: Any, inner: Any) -> None:
                 inside = self.inside(outer, inner, first_k)
                 target = T.address_of(self.memory[self.target(outer, inner, buffer)])
                 source = self.operand.address(*self.place(outer, inner, first_k))
                 valid = tirx.IntImm("bool", 1) if inside is None else inside
                 device.copy_async(target, source, lanes * size, valid)
 
-            self.each(lanes, one)
+            self.each(lanes, one, rolled=True)
 
         self.both(pieces)
 
@@ -141,7 +166,7 @@ class Copier:
         """Load a chunk into registers."""
 
         def pieces(lanes: int) -> None:
-            def one(number: int, outer: Any, inner: Any) -> None:
+            def one(number: Any, outer: Any, inner: Any) -> None:
                 inside = self.inside(outer, inner, first_k)
                 place = self.place(outer, inner, first_k)
 
@@ -163,7 +188,7 @@ class Copier:
                             zero = tirx.FloatImm(self.dtype, 0.0)
                             T.buffer_store(held, zero, [int32(number * lanes + lane)])
 
-            self.each(lanes, one)
+            self.each(lanes, one, rolled=False)
 
         self.both(pieces)
 
@@ -171,13 +196,13 @@ class Copier:
         """Store what :meth:`fetch` loaded to shared memory."""
 
         def pieces(lanes: int) -> None:
-            def one(number: int, outer: Any, inner: Any) -> None:
+            def one(number: Any, outer: Any, inner: Any) -> None:
                 target = self.target(outer, inner, buffer)
                 for lane in range(lanes):
                     value = held[int32(number * lanes + lane)]
                     T.buffer_store(self.memory, value, [target + int32(lane)])
 
-            self.each(lanes, one)
+            self.each(lanes, one, rolled=False)
 
         self.both(pieces)
 
@@ -200,12 +225,43 @@ def every(conditions: list[Any]) -> Any:
     return whole
 
 
-def in_vectors(operand: Operand, stage: Stage, tile: Tile, extent: Index) -> Any:
-    """Whether the operand can be copied in vectors: at run time, or None for never."""
-    lanes = VECTOR_BYTES // ELEMENT_BYTES[COMPUTE_DTYPES[operand.dtype]]
-    if tile.vector_width != lanes or stage.inner % lanes:
-        return None
-    if isinstance(extent, int) and extent % lanes:
+class RawCopier(Copier):
+    """Copies 16-bit elements as they are, for instructions that widen them themselves."""
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector copy."""
+        return VECTOR_BYTES // ELEMENT_BYTES[self.operand.dtype]
+
+    def copy_async(self, first_k: Any, buffer: Any) -> None:
+        """Begin to copy a chunk; single elements are copied at once."""
+
+        def pieces(lanes: int) -> None:
+            def one(_: Any, outer: Any, inner: Any) -> None:
+                inside = self.inside(outer, inner, first_k)
+                place = self.place(outer, inner, first_k)
+                at = self.target(outer, inner, buffer)
+                if lanes > 1:
+                    target = T.address_of(self.memory[at])
+                    valid = tirx.IntImm("bool", 1) if inside is None else inside
+                    device.copy_async(target, self.operand.address(*place), VECTOR_BYTES, valid)
+                    return
+                value = self.operand.buffer[self.operand.index(*place)]
+                if inside is not None:
+                    value = tirx.if_then_else(inside, value, tirx.IntImm("uint16", 0))
+                T.buffer_store(self.memory, value, [at])
+
+            self.each(lanes, one, rolled=True)
+
+        self.both(pieces)
+
+
+def in_vectors(operand: Operand, stage: Stage, extent: Index, lanes: int) -> Any:
+    """Whether ``lanes`` elements may be copied at once: at run time, or None for never.
+
+    ``extent`` is that of the contiguous dimension.
+    """
+    if stage.inner % lanes or (isinstance(extent, int) and extent % lanes):
         return None
     size = ELEMENT_BYTES[operand.dtype]
     address = T.address_of(operand.buffer[operand.offset])
@@ -213,4 +269,68 @@ def in_vectors(operand: Operand, stage: Stage, tile: Tile, extent: Index) -> Any
     if not isinstance(extent, int):
         whole = tirx.EQ(tirx.truncmod(extent, int64(lanes)), int64(0))
         aligned = tirx.And(aligned, whole)
-    return bind("vectors", aligned)
+    return bind("in_vectors", aligned)
+
+
+def walk(
+    copiers: Sequence[Copier],
+    chunks: Index,
+    multiply: Callable[[Any], None],
+    *,
+    copies_async: bool,
+) -> None:
+    """All chunks of K: the next one is copied while one is multiplied.
+
+    ``multiply(parity)`` adds the products of the chunk in buffer ``parity``, 0 or 1.
+    """
+    if copies_async:
+        _walk_async(copiers, chunks, multiply)
+    else:
+        _walk_through_registers(copiers, chunks, multiply)
+
+
+def _walk_async(copiers: Sequence[Copier], chunks: Index, multiply: Callable[[Any], None]) -> None:
+    for copier in copiers:
+        copier.copy_async(int64(0), int32(0))
+    device.commit()
+    if isinstance(chunks, int) and chunks == 1:
+        device.wait(0)
+        sync()
+        multiply(int32(0))
+        return
+    with T.serial(int64(0), int64(chunks)) as chunk:
+        parity = bind("parity", int32(tirx.truncmod(chunk, int64(2))))
+        device.wait(0)
+        # The chunk is there for all; and all are done with the buffer that the next one goes to.
+        sync()
+        with T.If(chunk + int64(1) < int64(chunks)), T.Then():
+            first_k = bind("next_k", (chunk + int64(1)) * int64(copiers[0].tile_k))
+            for copier in copiers:
+                copier.copy_async(first_k, copier.offset(int32(1) - parity))
+            device.commit()
+        multiply(parity)
+
+
+def _walk_through_registers(
+    copiers: Sequence[Copier], chunks: Index, multiply: Callable[[Any], None]
+) -> None:
+    held = [copier.held("held") for copier in copiers]
+    for copier, values in zip(copiers, held):
+        copier.fetch(int64(0), values)
+        copier.put(values, int32(0))
+    sync()
+    if isinstance(chunks, int) and chunks == 1:
+        multiply(int32(0))
+        return
+    with T.serial(int64(0), int64(chunks)) as chunk:
+        parity = bind("parity", int32(tirx.truncmod(chunk, int64(2))))
+        more = bind("more", chunk + int64(1) < int64(chunks))
+        with T.If(more), T.Then():
+            first_k = bind("next_k", (chunk + int64(1)) * int64(copiers[0].tile_k))
+            for copier, values in zip(copiers, held):
+                copier.fetch(first_k, values)
+        multiply(parity)
+        with T.If(more), T.Then():
+            for copier, values in zip(copiers, held):
+                copier.put(values, copier.offset(int32(1) - parity))
+        sync()

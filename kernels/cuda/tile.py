@@ -8,13 +8,13 @@ meet zeros, and rows and columns outside are not written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from ..vectors import Index, int64
+from ..elements import ELEMENT_BYTES
+from ..vectors import Index
 from . import device
 from .function import (
     Block,
@@ -25,22 +25,12 @@ from .function import (
     int32,
     registers,
     shared,
-    sync,
     unrolled,
 )
-from .staging import Copier, every, in_vectors
-from .tile_shape import Stage, Tile
+from .staging import VECTOR_BYTES, Copier, every, in_vectors, walk
+from .tile_shape import Stage, Tile, across_tiles
 
-
-def grid_tiles(tile: Tile, m: Index, n: Index) -> Index:
-    """Blocks that cover a product."""
-    if isinstance(m, int) and isinstance(n, int):
-        return -(-m // tile.rows) * -(-n // tile.columns)
-    return _across(m, tile.rows) * _across(n, tile.columns)
-
-
-def _across(extent: Index, size: int) -> Any:
-    return tirx.truncdiv(extent + int64(size - 1), int64(size))
+_UNROLLED_SUMS = 128  # multiply-adds in one iteration along K: enough to hide its reads
 
 
 def emit_tile(block: Block, tile: Tile) -> None:
@@ -53,9 +43,9 @@ def emit_tile(block: Block, tile: Tile) -> None:
     y = bind("y", tirx.truncdiv(local, int32(tile.threads_n)))
     x = bind("x", local - y * int32(tile.threads_n))
     matrix = block.matrix(part)
-    first_row, first_column = _corner(block, tile)
+    first_row, first_column = corner(block, tile.rows, tile.columns)
     chunks: Any = (
-        -(-k // tile.tile_k) if isinstance(k, int) else bind("chunks", _across(k, tile.tile_k))
+        -(-k // tile.tile_k) if isinstance(k, int) else bind("chunks", across_tiles(k, tile.tile_k))
     )
     buffers = 1 if chunks == 1 and isinstance(k, int) else 2
 
@@ -63,8 +53,24 @@ def emit_tile(block: Block, tile: Tile) -> None:
         memory = shared(f"{name}_shared", stage.elements * tile.matrices * buffers, block.dtype)
         base = part * int32(stage.elements * buffers)
         guard = matrix.valid if tile.matrices > 1 else None
-        vectors = in_vectors(operand, stage, tile, k if stage.along_k else span)
-        return Copier(operand, stage, tile, memory, base, local, first, span, k, guard, vectors)
+        lanes = VECTOR_BYTES // ELEMENT_BYTES[block.dtype]
+        vectors = None
+        if tile.vector_width == lanes:
+            vectors = in_vectors(operand, stage, k if stage.along_k else span, lanes)
+        return Copier(
+            operand=operand,
+            stage=stage,
+            threads=tile.threads_per_matrix,
+            tile_k=tile.tile_k,
+            memory=memory,
+            base=base,
+            local=local,
+            first=first,
+            span=span,
+            k=k,
+            guard=guard,
+            vectors=vectors,
+        )
 
     lhs_stage = tile.lhs_stage(block.problem.lhs)
     rhs_stage = tile.rhs_stage(block.problem.rhs)
@@ -77,87 +83,23 @@ def emit_tile(block: Block, tile: Tile) -> None:
     def multiply(parity: Any) -> None:
         _multiply(tile, lhs, rhs, y, x, sums, parity)
 
-    _walk(tile, lhs, rhs, chunks, multiply)
+    walk((lhs, rhs), chunks, multiply, copies_async=tile.copies_async)
     _finish(tile, matrix, lhs, rhs, y, x, sums)
 
 
-def _corner(block: Block, tile: Tile) -> tuple[Any, Any]:
+def corner(block: Block, rows: int, columns: int) -> tuple[Any, Any]:
     """First row and column of this block's tile."""
-    if tile.matrices > 1 or (isinstance(block.n, int) and block.n <= tile.columns):
+    if isinstance(block.n, int) and block.n <= columns:
         across: Any = None
     elif isinstance(block.n, int):
-        across = int32(-(-block.n // tile.columns))
+        across = int32(-(-block.n // columns))
     else:
-        across = bind("across", int32(_across(block.n, tile.columns)))
+        across = bind("across", int32(across_tiles(block.n, columns)))
     if across is None:
-        return bind("first_row", block.tile * int32(tile.rows)), int32(0)
+        return bind("first_row", block.tile * int32(rows)), int32(0)
     down = bind("down", tirx.truncdiv(block.tile, across))
     right = block.tile - down * across
-    return bind("first_row", down * int32(tile.rows)), bind(
-        "first_column", right * int32(tile.columns)
-    )
-
-
-def _walk(
-    tile: Tile, lhs: Copier, rhs: Copier, chunks: Index, multiply: Callable[[Any], None]
-) -> None:
-    """All chunks of K: the next one is copied while one is multiplied."""
-    both = (lhs, rhs)
-
-    def offset(copier: Copier, parity: Any) -> Any:
-        return parity * int32(copier.stage.elements)
-
-    def next_chunk(chunk: Any) -> Any:
-        return bind("next_k", as_int64(chunk + int64(1)) * int64(tile.tile_k))
-
-    def parity_of(chunk: Any) -> Any:
-        return int32(tirx.truncmod(chunk, int64(2)))
-
-    if tile.copies_async:
-        for copier in both:
-            copier.copy_async(int64(0), int32(0))
-        device.commit()
-        if isinstance(chunks, int) and chunks == 1:
-            device.wait(0)
-            sync()
-            multiply(int32(0))
-            return
-        with T.serial(int64(0), _extent(chunks)) as chunk:
-            parity = bind("parity", parity_of(chunk))
-            device.wait(0)
-            # Chunk is there for all; and all are done with the buffer that the next one goes to.
-            sync()
-            with T.If(chunk + int64(1) < _extent(chunks)), T.Then():
-                first_k = next_chunk(chunk)
-                for copier in both:
-                    copier.copy_async(first_k, offset(copier, int32(1) - parity))
-                device.commit()
-            multiply(parity)
-        return
-    held = [copier.held(name) for copier, name in zip(both, ("lhs_held", "rhs_held"))]
-    for copier, values in zip(both, held):
-        copier.fetch(int64(0), values)
-        copier.put(values, int32(0))
-    sync()
-    if isinstance(chunks, int) and chunks == 1:
-        multiply(int32(0))
-        return
-    with T.serial(int64(0), _extent(chunks)) as chunk:
-        parity = bind("parity", parity_of(chunk))
-        more = bind("more", chunk + int64(1) < _extent(chunks))
-        with T.If(more), T.Then():
-            first_k = next_chunk(chunk)
-            for copier, values in zip(both, held):
-                copier.fetch(first_k, values)
-        multiply(parity)
-        with T.If(more), T.Then():
-            for copier, values in zip(both, held):
-                copier.put(values, offset(copier, int32(1) - parity))
-        sync()
-
-
-def _extent(chunks: Index) -> Any:
-    return int64(chunks)
+    return bind("first_row", down * int32(rows)), bind("first_column", right * int32(columns))
 
 
 def _span(stage: Stage, index: Any, threads: int, i: Any) -> Any:
@@ -188,9 +130,10 @@ def _multiply(tile: Tile, lhs: Copier, rhs: Copier, y: Any, x: Any, sums: Any, p
             registers("rhs_values", tile.tile_n * deep, rhs.dtype),
         ),
     )
-    with T.serial(int32(0), int32(tile.tile_k // deep)) as step:
+    unroll = {"pragma_unroll": max(1, _UNROLLED_SUMS // (tile.tile_m * tile.tile_n * deep))}
+    with T.serial(int32(0), int32(tile.tile_k // deep), annotations=unroll) as step:
         for copier, index, threads, count, values in sides:
-            base = bind("base", copier.base + parity * int32(copier.stage.elements))
+            base = bind("base", copier.base + copier.offset(parity))
             _read(copier, base, index, threads, count, step * int32(deep), deep, values)
         (_, _, _, _, left), (_, _, _, _, right) = sides
         with unrolled(deep) as u, unrolled(tile.tile_m) as i, unrolled(tile.tile_n) as j:

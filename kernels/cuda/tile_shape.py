@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index
+from tvm import tirx
+
+from ..elements import COMPUTE_DTYPES, ELEMENT_BYTES
+from ..vectors import Index, int64
 from .function import int32
 from .targets import MAX_THREADS
+
+SHARED_ALIGNMENT = 64
+"""Bytes that TVM's code generator aligns arrays to."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,9 @@ class Tile:
 
     def shared_bytes(self, lhs: str, rhs: str, dtype: str, chunks: int) -> int:
         """Shared memory of a block."""
-        elements = self.lhs_stage(lhs).elements + self.rhs_stage(rhs).elements
-        size = ELEMENT_BYTES[COMPUTE_DTYPES[dtype]]
-        return elements * size * self.matrices * min(chunks, 2)
+        size = ELEMENT_BYTES[COMPUTE_DTYPES[dtype]] * self.matrices * min(chunks, 2)
+        stages = (self.lhs_stage(lhs), self.rhs_stage(rhs))
+        return shared_bytes(stage.elements * size for stage in stages)
 
 
 @dataclass(frozen=True)
@@ -127,3 +134,20 @@ def _stage(tile: Tile, per_thread: int, span: int, along_k: bool) -> Stage:
     vectors = tile.tile_k // width
     # An odd number of vectors from row to row: eight rows read at once meet all banks.
     return Stage(True, span, tile.tile_k, (vectors | 1) * width, 1)
+
+
+def grid_tiles(tile: Tile, m: Index, n: Index) -> Any:
+    """Blocks that cover a product."""
+    return across_tiles(m, tile.rows) * across_tiles(n, tile.columns)
+
+
+def across_tiles(extent: Index, size: int) -> Any:
+    """Tiles of ``size`` that cover ``extent``."""
+    if isinstance(extent, int):
+        return -(-extent // size)
+    return tirx.truncdiv(extent + int64(size - 1), int64(size))
+
+
+def shared_bytes(arrays: Iterable[int]) -> int:
+    """Shared memory that arrays of so many bytes take, each from an aligned address on."""
+    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in arrays)

@@ -5,12 +5,16 @@
 
 #include <tvm/ffi/c_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "machine.h"
+
+using std::max;
+using std::min;
 
 typedef unsigned int uint;
 typedef unsigned short ushort;

@@ -7,7 +7,8 @@ Absolute times do not matter: the model ranks configs of one problem.
 
 from __future__ import annotations
 
-from ..cuda.targets import WARP, CudaTarget
+from ..cuda.targets import MAX_REGISTERS, WARP, CudaTarget
+from ..cuda.tile_shape import Tile, grid_tiles
 from ..problem import Problem
 from ..vectors import ELEMENT_BYTES
 
@@ -79,3 +80,41 @@ def nanoseconds(
     issue = mine * warps * max(loads / LOADS_PER_CYCLE, multiply_adds / rate)
     cycles = max(issue, waves * latency) + 0.1 * min(issue, waves * latency)
     return max(memory, cycles / GIGAHERTZ) + 0.1 * min(memory, cycles / GIGAHERTZ)
+
+
+def tile(problem: Problem, target: CudaTarget, shape: Tile) -> float:
+    """Expected time of :func:`~tf_tvm_ops.kernels.cuda.tile.emit_tile`: see :func:`nanoseconds`."""
+    m, n, k = problem.extents()
+    chunks = -(-k // shape.tile_k)
+    steps = chunks * shape.tile_k
+    sides = (
+        (shape.lhs_stage(problem.lhs), shape.tile_m),
+        (shape.rhs_stage(problem.rhs), shape.tile_n),
+    )
+    deep = shape.vector_width if any(stage.along_k for stage, _ in sides) else 1
+    loads = 0.0
+    for stage, count in sides:
+        extent = k if stage.along_k else (m if stage is sides[0][0] else n)
+        wide = shape.vector_width > 1 and extent % shape.vector_width == 0
+        lanes = shape.vector_width if wide else 1
+        pieces = chunks * stage.outer * stage.inner / lanes / shape.threads_per_matrix
+        loads += pieces * (1.0 if shape.copies_async else 2.0)
+        loads += steps * count / (deep if stage.along_k else stage.group)
+    sums = shape.tile_m * shape.tile_n
+    # Chunks arrive while others are multiplied, if that takes long enough.
+    multiply = steps * max(SHARED_LATENCY / deep, sums / 2)
+    arrive = MEMORY_LATENCY + (chunks - 1) * max(0.0, MEMORY_LATENCY - multiply / chunks)
+    blocks = grid_tiles(shape, m, n) / shape.matrices
+    return nanoseconds(
+        problem,
+        target,
+        blocks=blocks,
+        threads=shape.threads,
+        loads=loads,
+        latency=arrive + multiply + chunks * SYNC_CYCLES,
+        multiply_adds=steps * sums,
+        shared_bytes=shape.shared_bytes(problem.lhs, problem.rhs, problem.dtype, chunks),
+        registers=min(MAX_REGISTERS, 40 + sums + deep * (shape.tile_m + shape.tile_n)),
+        # Tiles of one matrix run side by side: what they share comes from the second cache.
+        reads=1.0,
+    )

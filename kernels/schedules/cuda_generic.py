@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from ..cuda.function import Block, Grid
 from ..cuda.targets import CudaTarget
-from ..cuda.tile import emit_tile, grid_tiles
-from ..cuda.tile_shape import Tile
+from ..cuda.tile import emit_tile
+from ..cuda.tile_shape import Tile, grid_tiles
 from ..problem import Problem
 from ..vectors import COMPUTE_DTYPES, Index
-from .cuda_rule import CudaRule
+from .cuda_rule import CudaRule, may_copy_async
 from .rule import Config
-
-_ASYNC_DTYPES = ("float32", "float64")  # 16-bit elements are widened on their way
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class CudaGeneric(CudaRule[CudaGenericConfig]):
 
     def space(self, problem: Problem, target: CudaTarget) -> Iterator[CudaGenericConfig]:
         """Squares, since nothing is known of the shape."""
-        copies = int(target.copies_async and problem.dtype in _ASYNC_DTYPES)
+        copies = may_copy_async(problem, target)
         width = 2 if COMPUTE_DTYPES[problem.dtype] == "float64" else 4
         for tile, tile_k in ((64, 16), (64, 8), (32, 16)):
             yield CudaGenericConfig(tile, tile_k, width, copies)

@@ -55,6 +55,14 @@ class CudaRule(ABC, Generic[C]):
         return self.shared_bytes(problem, config) <= MAX_SHARED_BYTES
 
 
+def may_copy_async(problem: Problem, target: CudaTarget) -> int:
+    """1 where elements can be copied to shared memory past the registers, else 0.
+
+    16-bit elements cannot: they are widened on their way.
+    """
+    return int(target.copies_async and problem.dtype in ("float32", "float64"))
+
+
 @dataclass(frozen=True)
 class CudaChoice:
     """A rule and its config for a problem: all that a kernel's name and code depend on."""

@@ -8,10 +8,21 @@ from typing import Any
 from ..cuda.targets import CudaTarget
 from ..problem import Problem
 from .cuda_generic import CudaGeneric
+from .cuda_mma import CudaMma
 from .cuda_rule import CudaChoice, CudaRule
+from .cuda_small import CudaSmall
 from .cuda_thread import CudaThread
+from .cuda_tile import CudaTile
+from .cuda_vector import CudaVector
 
-CUDA_RULES: tuple[CudaRule[Any], ...] = (CudaThread(), CudaGeneric())
+CUDA_RULES: tuple[CudaRule[Any], ...] = (
+    CudaVector(),
+    CudaMma(),
+    CudaSmall(),
+    CudaTile(),
+    CudaThread(),
+    CudaGeneric(),
+)
 """Where several apply, the least expected cost decides, then this order."""
 
 

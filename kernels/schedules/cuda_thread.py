@@ -78,13 +78,15 @@ class CudaThread(CudaRule[ThreadConfig]):
         blocks = -(-m // config.num_threads_y) * -(-n // config.num_threads_x)
         # Lanes of a warp read lines of their own where columns are rows of memory.
         spread = 1 if problem.rhs == "n" else min(config.num_threads_x, WARP)
+        # Each step along K is a line of its own where columns lie side by side.
+        step = cuda_cost.MEMORY_LATENCY if problem.rhs == "n" else cuda_cost.CACHE_LATENCY
         return cuda_cost.nanoseconds(
             problem,
             target,
             blocks=blocks,
             threads=config.num_threads_y * config.num_threads_x,
             loads=k * (1 + spread),
-            latency=k / config.unroll * cuda_cost.CACHE_LATENCY,
+            latency=-(-k // config.unroll) * step + cuda_cost.MEMORY_LATENCY,
             multiply_adds=k,
         )
 

@@ -11,6 +11,7 @@ import pytest
 from tf_tvm_ops.kernels.cuda import build
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS, MAX_SHARED_BYTES
+from tf_tvm_ops.kernels.cuda.tile_shape import SHARED_ALIGNMENT
 from tf_tvm_ops.kernels.emulate.check import Candidate, check
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_rule import CudaChoice, CudaRule
@@ -61,7 +62,9 @@ def check_rule(tmp_path: Path) -> Callable[..., None]:
                 built = build.build_kernel(
                     CudaKernel(problem, CudaChoice(rule, best)), target, tmp_path
                 )
-                assert built.resources.shared_bytes == rule.shared_bytes(problem, best), problem
+                # But for the gap behind the last array.
+                gap = rule.shared_bytes(problem, best) - built.resources.shared_bytes
+                assert 0 <= gap < SHARED_ALIGNMENT, problem
                 for config in (best, *(space[-1:] if target is NEW else ())):
                     given = candidate(problem, rule, config)
                     kernels[given.symbol] = given
