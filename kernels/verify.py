@@ -88,7 +88,7 @@ class Layout:
 _LAYOUTS = (
     Layout(batch=2, heads=2, split=3),
     Layout(batch=1, heads=3, gap=5, broadcast_rhs=True, scale=0.375, addend="matrix"),
-    Layout(batch=2, heads=1, gap=3, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
+    Layout(batch=2, heads=1, gap=8, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
     Layout(batch=1, heads=2, addend="row"),
 )
 

@@ -69,6 +69,11 @@ def as_int64(value: Index) -> Any:
     return tirx.Cast("int64", value)
 
 
+def add(first: Any, offset: Any) -> Any:
+    """``first + offset``, where ``offset`` is an int32 and ``first`` may be an int64."""
+    return first + (as_int64(offset) if str(first.ty) == "int64" else offset)
+
+
 def registers(name: str, count: int, dtype: str) -> Any:
     """An array of a thread's own; a register each where every index is a constant."""
     return named(name, T.alloc_buffer([int32(count)], dtype, scope="local"))
@@ -311,6 +316,10 @@ def kernel_function(
         groups = bind("groups", _ceil_div(arg["end"] - arg["begin"], layout.matrices))
         most = bind("most", T.max(tirx.truncdiv(int64(max_grid), T.max(tiles, int64(1))), int64(1)))
         launches = tirx.truncdiv(groups + most - int64(1), most)
+        message = f"{symbol}: a matrix of more than {max_grid} tiles"
+        if problem.is_generic:
+            with T.Assert(tiles <= int64(max_grid), message):
+                pass
         # An empty product has no blocks, and a launch of none would be an error.
         with T.If(tiles > int64(0)), T.Then(), T.serial(int64(0), launches) as launch:
             first = bind("first", arg["begin"] + launch * most * int64(layout.matrices))

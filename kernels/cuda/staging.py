@@ -16,7 +16,7 @@ from tvm.tirx.script.builder import ir as T
 
 from ..vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, int64
 from . import device
-from .function import Operand, as_int64, bind, int32, registers, sync
+from .function import Operand, add, as_int64, bind, int32, registers, sync
 from .tile_shape import Stage
 
 VECTOR_BYTES = 16
@@ -116,7 +116,7 @@ class Copier:
         conditions = [self.guard]
         count = self.stage.outer if self.stage.along_k else self.stage.inner
         if not isinstance(self.span, int) or self.span % count:
-            conditions.append(as_int64(self.first + span) < as_int64(self.span))
+            conditions.append(as_int64(add(self.first, span)) < as_int64(self.span))
         if not isinstance(self.k, int) or self.k % self.tile_k:
             conditions.append(first_k + as_int64(k) < as_int64(self.k))
         return every(conditions)
@@ -124,8 +124,8 @@ class Copier:
     def place(self, outer: Any, inner: Any, first_k: Any) -> tuple[Any, Any]:
         """Row and position of a piece in memory."""
         if self.stage.along_k:
-            return as_int64(self.first + outer), first_k + as_int64(inner)
-        return first_k + as_int64(outer), as_int64(self.first + inner)
+            return as_int64(add(self.first, outer)), first_k + as_int64(inner)
+        return first_k + as_int64(outer), as_int64(add(self.first, inner))
 
     def target(self, outer: Any, inner: Any, buffer: Any) -> Any:
         """Index of a piece in shared memory."""

@@ -14,12 +14,13 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
 from ..elements import ELEMENT_BYTES
-from ..vectors import Index
+from ..vectors import Index, int64
 from . import device
 from .function import (
     Block,
     Matrix,
     Operand,
+    add,
     as_int64,
     bind,
     int32,
@@ -88,15 +89,16 @@ def emit_tile(block: Block, tile: Tile) -> None:
 
 
 def corner(block: Block, rows: int, columns: int) -> tuple[Any, Any]:
-    """First row and column of this block's tile."""
-    if isinstance(block.n, int) and block.n <= columns:
-        across: Any = None
-    elif isinstance(block.n, int):
-        across = int32(-(-block.n // columns))
-    else:
+    """First row and column of this block's tile: int64 where extents are not known."""
+    if not isinstance(block.n, int):
         across = bind("across", int32(across_tiles(block.n, columns)))
-    if across is None:
+        down = bind("down", tirx.truncdiv(block.tile, across))
+        right = block.tile - down * across
+        first_row = bind("first_row", as_int64(down) * int64(rows))
+        return first_row, bind("first_column", as_int64(right) * int64(columns))
+    if block.n <= columns:
         return bind("first_row", block.tile * int32(rows)), int32(0)
+    across = int32(int(across_tiles(block.n, columns)))
     down = bind("down", tirx.truncdiv(block.tile, across))
     right = block.tile - down * across
     return bind("first_row", down * int32(rows)), bind("first_column", right * int32(columns))
@@ -179,10 +181,10 @@ def _finish(
     tile: Tile, matrix: Matrix, lhs: Copier, rhs: Copier, y: Any, x: Any, sums: Any
 ) -> None:
     def row(i: Any) -> Any:
-        return lhs.first + _span(lhs.stage, y, tile.threads_m, i)
+        return add(lhs.first, _span(lhs.stage, y, tile.threads_m, i))
 
     def column(j: Any) -> Any:
-        return rhs.first + _span(rhs.stage, x, tile.threads_n, j)
+        return add(rhs.first, _span(rhs.stage, x, tile.threads_n, j))
 
     def inside(i: Any, j: Any) -> Any:
         conditions = [lhs.guard]

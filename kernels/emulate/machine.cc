@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -14,6 +15,8 @@
 // 0: first thread first, copies late; 1: last thread first, copies at once. Set by the checker.
 extern "C" {
 __attribute__((visibility("default"))) int emulate_order = 0;
+// The most blocks that a launch had, for tests of launching functions.
+__attribute__((visibility("default"))) int64_t emulate_most_blocks = 0;
 void emulate_switch(void** save, void* resume);
 void emulate_enter();
 }
@@ -243,6 +246,7 @@ std::string Run(const Launch& launch) {
     m.stacks = static_cast<char*>(memory);
   }
   m.launch = &launch;
+  emulate_most_blocks = std::max(emulate_most_blocks, launch.blocks);
   m.fault.clear();
   for (int64_t block = 0; block < launch.blocks && m.fault.empty(); ++block) {
     block_index.x = static_cast<unsigned>(block);

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import tvm_ffi
 
 from tf_tvm_ops.kernels.cuda import build
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
+from tf_tvm_ops.kernels.cuda.image import link_image
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS, MAX_SHARED_BYTES
 from tf_tvm_ops.kernels.cuda.tile_shape import SHARED_ALIGNMENT
+from tf_tvm_ops.kernels.emulate.build import DeviceCode, compile_emulated
 from tf_tvm_ops.kernels.emulate.check import Candidate, check
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_rule import CudaChoice, CudaRule
@@ -40,6 +43,17 @@ def emulate(candidates: Sequence[Candidate], *, sanitize: bool = True) -> dict[s
     """What is wrong with each kernel that has a fault."""
     found = check(candidates, sanitize=sanitize)
     return {c.symbol: fault for c, fault in zip(candidates, found) if fault}
+
+
+def load(given: Candidate, folder: Path) -> Callable[..., None]:
+    """The kernel's launching function, in this process, running on the emulator."""
+    host, device = folder / f"{given.symbol}.o", folder / f"{given.symbol}_device.so"
+    host.write_bytes(given.host)
+    link_image([host], [], folder / f"{given.symbol}.so")
+    compile_emulated([DeviceCode(f"{given.symbol}_kernel", given.cuda)], device, sanitize=False)
+    module = tvm_ffi.load_module(str(folder / f"{given.symbol}.so"))
+    module.import_module(tvm_ffi.load_module(str(device)))
+    return module.get_function(given.symbol)
 
 
 @pytest.fixture

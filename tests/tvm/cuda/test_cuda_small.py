@@ -29,7 +29,7 @@ def test_results(check_rule):
 
 
 def test_every_knob():
-    """Each value of each knob, in the four layouts in turn; several products to a block, the last one short."""
+    """Each value of each knob, in the four layouts in turn."""
     kernels = {}
     layouts = itertools.cycle((("k", "k"), ("k", "n"), ("m", "k"), ("m", "n")))
     for target in (OLD, NEW):

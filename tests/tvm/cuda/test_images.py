@@ -12,12 +12,10 @@ from click.testing import CliRunner, Result
 
 from tests.tvm.cuda.conftest import NEW, OLD
 from tf_tvm_ops.kernels import manifest as manifest_format
-from tf_tvm_ops.kernels.cuda import build, generate, nvrtc, source
+from tf_tvm_ops.kernels.cuda import build, generate, nvrtc
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
-from tf_tvm_ops.kernels.cuda.function import kernel_function
 from tf_tvm_ops.kernels.cuda.nvrtc import CompilerError, Resources
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS, parse_cuda_target
-from tf_tvm_ops.kernels.emulate.check import Candidate, check
 from tf_tvm_ops.kernels.manifest import file_sha256
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_rule import CudaChoice
@@ -231,21 +229,3 @@ def test_code_that_does_not_compile_is_one_line():
     with pytest.raises(CompilerError, match=r"failed for sm_90: .*no_such") as error:
         nvrtc.compile_cuda('extern "C" __global__ void k() { no_such(); }', NEW)
     assert "\n" not in str(error.value)
-
-
-def test_grids_beyond_the_limit_are_launched_in_parts(tmp_path):
-    """Four matrices of two tiles at most, by launches of one block, of two, ..., of all."""
-    rule, config = CudaThread(), ThreadConfig(1, 32, 1)
-    problem = Problem(2, 5, 7)
-    kernels = []
-    for limit in (1, 2, 3, 5, 8):
-        function = kernel_function(
-            problem,
-            f"bmm_grid_{limit}",
-            lambda m, n, k: rule.grid(m, n, k, config),
-            lambda block: rule.emit(block, config),
-            max_grid=limit,
-        )
-        lowered = source.lower(function, tmp_path)
-        kernels.append(Candidate(f"bmm_grid_{limit}", problem, lowered.cuda, lowered.host))
-    assert check(kernels) == [""] * len(kernels)
