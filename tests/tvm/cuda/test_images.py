@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -229,3 +230,21 @@ def test_code_that_does_not_compile_is_one_line():
     with pytest.raises(CompilerError, match=r"failed for sm_90: .*no_such") as error:
         nvrtc.compile_cuda('extern "C" __global__ void k() { no_such(); }', NEW)
     assert "\n" not in str(error.value)
+
+
+def test_dispatcher_ignores_images_of_gpus(pack, capfd):
+    """A pack for both serves a CPU; what it does not use is named, and is no warning."""
+    from tf_tvm_ops import _native
+
+    dispatcher = _native.Dispatcher()
+    info = dispatcher.load_pack(str(pack))
+    assert info.targets == ["cpu:x86-64-v3"]
+    assert {line.split(": ")[0] for line in info.ignored} == {NEW.name, "cuda:compute_80"}
+    assert capfd.readouterr().err == ""
+    rng = np.random.default_rng()
+    lhs = rng.standard_normal((2, 3, 7)).astype(np.float32)
+    rhs = rng.standard_normal((2, 7, 5)).astype(np.float32)
+    result, kernel = dispatcher.matmul(lhs, rhs)
+    assert kernel is not None
+    assert kernel.target == "cpu:x86-64-v3"
+    np.testing.assert_allclose(result, lhs @ rhs, rtol=1e-5, atol=1e-6)
