@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
-  'cc/*.cc' 'cc/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh'
+  'cc/*.cc' 'cc/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh' 'tests/tvm/*.cc'
 STAMPS := $(VENV)/.stamps
 EXTRAS := cpu,generate,cuda-build,test,lint
 

@@ -215,55 +215,78 @@ T Unpack(const TVMFFIAny& value) {
   }
 }
 
-// The arguments of the kernel, then the extents of blockIdx.x and threadIdx.x.
-template <typename... P, size_t... I>
-int Call(void (*kernel)(P...), std::index_sequence<I...>, const TVMFFIAny* args, int count,
-         char* shared_begin, char* shared_end) {
+template <typename... P>
+std::string RunKernel(void (*kernel)(P...), const std::tuple<P...>& values, int64_t blocks,
+                      int64_t threads, char* shared_begin, char* shared_end) {
   struct Arguments {
     void (*kernel)(P...);
-    std::tuple<P...> values;
-  } arguments{kernel, {Unpack<P>(args[I])...}};
-  std::string fault;
-  if (count != static_cast<int>(sizeof...(P)) + 2) {
-    fault = std::to_string(count) + " arguments to a kernel with " + std::to_string(sizeof...(P));
-  } else {
-    Launch launch{};
-    launch.run = [](const void* opaque) {
-      const auto* given = static_cast<const Arguments*>(opaque);
-      std::apply(given->kernel, given->values);
-    };
-    launch.arguments = &arguments;
-    launch.blocks = args[sizeof...(P)].v_int64;
-    launch.threads = args[sizeof...(P) + 1].v_int64;
-    launch.shared_begin = shared_begin;
-    launch.shared_end = shared_end;
-    fault = Run(launch);
-  }
-  if (fault.empty()) return 0;
-  TVMFFIErrorSetRaisedFromCStr("RuntimeError", fault.c_str());
-  return -1;
+    const std::tuple<P...>* values;
+  } arguments{kernel, &values};
+  Launch launch{};
+  launch.run = [](const void* opaque) {
+    const auto* given = static_cast<const Arguments*>(opaque);
+    std::apply(given->kernel, *given->values);
+  };
+  launch.arguments = &arguments;
+  launch.blocks = blocks;
+  launch.threads = threads;
+  launch.shared_begin = shared_begin;
+  launch.shared_end = shared_end;
+  return Run(launch);
 }
 
-}  // namespace emulate
-
-// Makes a kernel a function of the library, as TVM's CUDA runtime would offer it.
-#define EMULATE_KERNEL(NAME, SECTION)                                                        \
-  extern "C" {                                                                               \
-  extern char __start_##SECTION[] __attribute__((weak, visibility("hidden")));               \
-  extern char __stop_##SECTION[] __attribute__((weak, visibility("hidden")));                \
-  __attribute__((visibility("default"))) int __tvm_ffi_##NAME(void*, const TVMFFIAny* args,  \
-                                                              int32_t count, TVMFFIAny*) {   \
-    return emulate::WithParameters(&NAME, args, count, __start_##SECTION, __stop_##SECTION); \
-  }                                                                                          \
+// As launching functions call it: the arguments, then the extents of blockIdx.x and threadIdx.x.
+template <typename... P, size_t... I>
+std::string CallPacked(void (*kernel)(P...), std::index_sequence<I...>, const TVMFFIAny* args,
+                       int count, char* shared_begin, char* shared_end) {
+  constexpr int kParameters = sizeof...(P);
+  if (count != kParameters + 2) {
+    return std::to_string(count) + " arguments to a kernel with " + std::to_string(kParameters);
   }
+  const std::tuple<P...> values{Unpack<P>(args[I])...};
+  return RunKernel(kernel, values, args[kParameters].v_int64, args[kParameters + 1].v_int64,
+                   shared_begin, shared_end);
+}
 
-namespace emulate {
+// As a CUDA driver is called: a pointer to each argument.
+template <typename... P, size_t... I>
+std::string CallRaw(void (*kernel)(P...), std::index_sequence<I...>, void* const* args,
+                    int64_t blocks, int64_t threads, char* shared_begin, char* shared_end) {
+  const std::tuple<P...> values{*static_cast<const P*>(args[I])...};
+  return RunKernel(kernel, values, blocks, threads, shared_begin, shared_end);
+}
+
 template <typename... P>
-int WithParameters(void (*kernel)(P...), const TVMFFIAny* args, int count, char* shared_begin,
-                   char* shared_end) {
-  return Call(kernel, std::index_sequence_for<P...>(), args, count, shared_begin, shared_end);
+constexpr std::index_sequence_for<P...> Parameters(void (*)(P...)) {
+  return {};
 }
+
 }  // namespace emulate
+
+// Makes a kernel a function of the library, as TVM's CUDA runtime would offer it, and one for a
+// driver that is not there.
+#define EMULATE_KERNEL(NAME, SECTION)                                                             \
+  extern "C" {                                                                                    \
+  extern char __start_##SECTION[] __attribute__((weak, visibility("hidden")));                    \
+  extern char __stop_##SECTION[] __attribute__((weak, visibility("hidden")));                     \
+  __attribute__((visibility("default"))) int __tvm_ffi_##NAME(void*, const TVMFFIAny* args,       \
+                                                              int32_t count, TVMFFIAny*) {        \
+    const std::string fault = emulate::CallPacked(&NAME, emulate::Parameters(&NAME), args, count, \
+                                                  __start_##SECTION, __stop_##SECTION);           \
+    if (fault.empty()) return 0;                                                                  \
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError", fault.c_str());                                  \
+    return -1;                                                                                    \
+  }                                                                                               \
+  __attribute__((visibility("default"))) int emulate_launch_##NAME(int64_t blocks,                \
+                                                                   int64_t threads,               \
+                                                                   void* const* args) {           \
+    return emulate::CallRaw(&NAME, emulate::Parameters(&NAME), args, blocks, threads,             \
+                            __start_##SECTION, __stop_##SECTION)                                  \
+                   .empty()                                                                       \
+               ? 0                                                                                \
+               : -1;                                                                              \
+  }                                                                                               \
+  }
 
 // Names of CUDA, last, so that no header sees them.
 #define __global__ __attribute__((noinline, visibility("hidden")))
