@@ -132,6 +132,12 @@ def compile_cuda(source: str, target: CudaTarget) -> Compiled:
     return Compiled("ptx", code, resources)
 
 
+def ptx(source: str, target: CudaTarget) -> str:
+    """A kernel in PTX: see :func:`compile_cuda`."""
+    code, _ = _run(device_header() + source, f"compute_{target.capability}", "PTX")
+    return code.rstrip(b"\0").decode()
+
+
 @cache
 def device_header() -> str:
     """The text that every kernel is compiled after."""

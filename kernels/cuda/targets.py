@@ -1,7 +1,7 @@
 """The GPU architectures that kernels are compiled for.
 
 Figures are those of NVIDIA's CUDA C++ Programming Guide, section "Compute Capabilities", and of the
-data sheets of one common card of each architecture; the latter only rank configs.
+data sheets of common cards.
 """
 
 from __future__ import annotations
@@ -23,6 +23,33 @@ MAX_GRID = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class Machine:
+    """What the cost model knows of a GPU.
+
+    Attributes
+    ----------
+    registers, shared_bytes, threads
+        Of one multiprocessor (SM), which the blocks running on it share.
+    multiprocessors
+        Number of them.
+    gigabytes_per_second
+        What memory delivers.
+    """
+
+    registers: int
+    shared_bytes: int
+    threads: int
+    multiprocessors: int
+    gigabytes_per_second: int
+
+
+# One model for all architectures with the same instructions, of the least that they have: they
+# choose the same kernels then, which are made and checked once. Measuring on a card may tell more.
+_VOLTA = Machine(65536, 64 << 10, 1024, 80, 900)  # sm_70 (V100), sm_75 (T4)
+_AMPERE = Machine(65536, 100 << 10, 1536, 108, 1555)  # sm_80 (A100) and up
+
+
+@dataclass(frozen=True)
 class CudaTarget:
     """A GPU architecture.
 
@@ -33,20 +60,9 @@ class CudaTarget:
     is_virtual
         Whether the image holds PTX, which the driver compiles when it is loaded, for GPUs that
         came later than every other target.
-    registers, shared_bytes, threads
-        Of one multiprocessor (SM), which the blocks running on it share.
-    multiprocessors
-        Of a common card.
-    gigabytes_per_second
-        What that card's memory delivers.
     """
 
     capability: int
-    registers: int
-    shared_bytes: int
-    threads: int
-    multiprocessors: int
-    gigabytes_per_second: int
     is_virtual: bool = False
 
     @property
@@ -58,6 +74,11 @@ class CudaTarget:
     def name(self) -> str:
         """As in manifests and on the command line."""
         return PREFIX + self.arch
+
+    @property
+    def machine(self) -> Machine:
+        """What the cost model takes it for."""
+        return _AMPERE if self.capability >= 80 else _VOLTA
 
     @property
     def copies_async(self) -> bool:
@@ -76,15 +97,8 @@ class CudaTarget:
 CUDA_TARGETS = {
     target.name: target
     for target in (
-        CudaTarget(70, 65536, 96 << 10, 2048, 80, 900),
-        CudaTarget(75, 65536, 64 << 10, 1024, 40, 320),
-        CudaTarget(80, 65536, 164 << 10, 2048, 108, 1555),
-        CudaTarget(86, 65536, 100 << 10, 1536, 84, 768),
-        CudaTarget(89, 65536, 100 << 10, 1536, 142, 864),
-        CudaTarget(90, 65536, 228 << 10, 2048, 132, 4800),
-        CudaTarget(100, 65536, 228 << 10, 2048, 148, 8000),
-        CudaTarget(120, 65536, 100 << 10, 1536, 188, 1792),
-        CudaTarget(80, 65536, 100 << 10, 1536, 108, 1555, is_virtual=True),
+        *(CudaTarget(capability) for capability in (70, 75, 80, 86, 89, 90, 100, 120)),
+        CudaTarget(80, is_virtual=True),
     )
 }
 

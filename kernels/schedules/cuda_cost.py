@@ -59,23 +59,24 @@ def nanoseconds(
         How often the operands are read from memory.
     """
     m, n, k = problem.extents()
+    machine = target.machine
     element = ELEMENT_BYTES[problem.dtype]
     bytes_moved = BATCH * element * (reads * (m * k + k * n) + m * n)
-    memory = bytes_moved / target.gigabytes_per_second
+    memory = bytes_moved / machine.gigabytes_per_second
     warps = -(-threads // WARP)
     resident = max(
         1,
         min(
             32,
-            target.threads // (warps * WARP),
-            target.registers // (registers * warps * WARP),
-            target.shared_bytes // (shared_bytes + 1024),
+            machine.threads // (warps * WARP),
+            machine.registers // (registers * warps * WARP),
+            machine.shared_bytes // (shared_bytes + 1024),
         ),
     )
     total = BATCH * blocks
-    waves = -(-total // (resident * target.multiprocessors))
+    waves = -(-total // (resident * machine.multiprocessors))
     # The busiest multiprocessor has whole blocks to run.
-    mine = -(-total // target.multiprocessors)
+    mine = -(-total // machine.multiprocessors)
     rate = MULTIPLY_ADDS_PER_CYCLE / (2 if problem.dtype == "float64" else 1)
     issue = mine * warps * max(loads / LOADS_PER_CYCLE, multiply_adds / rate)
     cycles = max(issue, waves * latency) + 0.1 * min(issue, waves * latency)

@@ -21,6 +21,7 @@ from tf_tvm_ops.kernels.manifest import file_sha256
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_rule import CudaChoice
 from tf_tvm_ops.kernels.schedules.cuda_thread import CudaThread, ThreadConfig
+from tf_tvm_ops.tools.cli import main
 from tf_tvm_ops.tools.generate import generate as command
 
 ROW = "rows:\n- {site: a, m: 3, n: 5, k: 7}\n"
@@ -248,3 +249,28 @@ def test_dispatcher_ignores_images_of_gpus(pack, capfd):
     assert kernel is not None
     assert kernel.target == "cpu:x86-64-v3"
     np.testing.assert_allclose(result, lhs @ rhs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("target", "form", "words"),
+    [
+        (NEW.name, "tir", "T.launch_thread"),
+        (NEW.name, "cuda", "__global__"),
+        (NEW.name, "ptx", ".target sm_90"),
+        (NEW.name, "asm", "asm: a kernel for GPUs has tir, cuda and ptx"),
+        ("cpu:x86-64-v3", "tir", "T.func_attr"),
+        ("cpu:x86-64-v3", "asm", "vfmadd"),
+        ("cpu:x86-64-v3", "ptx", "ptx: a kernel for CPUs has tir and asm"),
+        ("cuda:sm_70", "tir", "no kernel "),
+    ],
+)
+def test_code_of_a_kernel(pack, target, form, words):
+    kernels = {
+        image.target: next(k.symbol for k in image.kernels if not k.problem.is_generic)
+        for image in manifest_format.load(pack).images
+    }
+    symbol = kernels.get(target, "bmm_absent")
+    arguments = ["inspect", str(pack), symbol, "--target", target, "--show", form]
+    result = CliRunner().invoke(main, arguments)
+    assert words in result.output
+    assert (result.exit_code == 0) == (": a kernel" not in words and "no kernel" not in words)
