@@ -101,7 +101,7 @@ def generate(
 
     Raises
     ------
-    ShapeTableError, ValueError, PublishError, BuildError, GenerateError
+    ShapeTableError, ValueError, PublishError, BuildError, CompilerError, GenerateError
         Before anything is written to ``out``.
     """
     wanted = [parse_target(n) for n in dict.fromkeys(target_names) if not is_cuda(n)]
@@ -112,6 +112,7 @@ def generate(
     publish.check_writable(out)
     build.prepare_cache(cache)
     build.linker()
+    made_by = cuda_build.versions() if gpus else build.versions()
     targets = [target for target in wanted if target.runs_here()]
     skipped = tuple(target.name for target in wanted if not target.runs_here())
     if skipped and not skip_unverifiable:
@@ -151,7 +152,7 @@ def generate(
         rejected += cuda.rejected
         made_with = {
             "tf_tvm_ops": version.__version__,
-            **(cuda_build.versions() if gpus else build.versions()),
+            **made_by,
             "linker": build.linker_version(build.linker()),
         }
         publish.publish(out, Manifest(KERNEL_ABI, made_with, tuple(images)), files)

@@ -20,6 +20,8 @@ from ..cuda.image import link_image
 from ..problem import Problem
 from .build import DeviceCode, compile_emulated
 
+DEADLINE_SECONDS = 120.0
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -44,7 +46,11 @@ class Candidate:
 
 
 def check(
-    candidates: Sequence[Candidate], *, sanitize: bool = False, folder: Path | None = None
+    candidates: Sequence[Candidate],
+    *,
+    sanitize: bool = False,
+    folder: Path | None = None,
+    deadline: float = DEADLINE_SECONDS,
 ) -> list[str]:
     """Check kernels against the oracle on the emulator.
 
@@ -56,6 +62,8 @@ def check(
         Whether to check every access to memory; compiling then takes twice as long.
     folder
         For temporary files; the system's if None.
+    deadline
+        Seconds for one kernel. One that does not end has a fault, and the others are run again.
 
     Returns
     -------
@@ -79,11 +87,13 @@ def check(
         faults: dict[str, str] = {}
         while len(faults) < len(candidates):
             left = [c for c in candidates if c.symbol not in faults]
-            faults |= _run(work, left, sanitize)
+            faults |= _run(work, left, sanitize, deadline)
     return [faults[c.symbol] for c in candidates]
 
 
-def _run(work: Path, candidates: Sequence[Candidate], sanitize: bool) -> dict[str, str]:
+def _run(
+    work: Path, candidates: Sequence[Candidate], sanitize: bool, deadline: float
+) -> dict[str, str]:
     """Faults of the first of ``candidates``: of all, or up to one that ends the process."""
     entries = json.dumps([[c.symbol, c.problem.to_json()] for c in candidates])
     environment = dict(os.environ)
@@ -94,29 +104,50 @@ def _run(work: Path, candidates: Sequence[Candidate], sanitize: bool) -> dict[st
         options = "detect_leaks=0:alloc_dealloc_mismatch=0:detect_odr_violation=0"
         environment["ASAN_OPTIONS"] = options
         environment["LD_PRELOAD"] = _sanitizer()
-    result = subprocess.run(
-        [sys.executable, "-m", "tf_tvm_ops.kernels.emulate.run", str(work)],
-        input=entries,
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    status, output, errors = _output(work, entries, environment, deadline * len(candidates))
     faults: dict[str, str] = {}
-    for line in result.stdout.splitlines():
+    for line in output.splitlines():
         if line.startswith("{"):
             faults |= json.loads(line)
     if len(faults) == len(candidates):
         return faults
-    if not faults and "begun" not in result.stdout:
-        tail = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.returncode}"]
+    if not faults and "begun" not in output:
+        tail = errors.strip().splitlines()[-1:] or [f"exit status {status}"]
         raise build.BuildError(f"the emulator did not start: {tail[0]}")
-    faults[candidates[len(faults)].symbol] = _explain(result.returncode, result.stderr)
+    faults[candidates[len(faults)].symbol] = _explain(status, errors)
     return faults
 
 
-def _explain(status: int, errors: str) -> str:
-    """One line about a process that a kernel ended."""
+def _output(
+    work: Path, entries: str, environment: dict[str, str], deadline: float
+) -> tuple[int | None, str, str]:
+    """Exit status (None if it was stopped at the deadline), output and errors of the process."""
+    with (
+        tempfile.TemporaryFile("w+", dir=work) as output,
+        tempfile.TemporaryFile("w+", dir=work) as errors,
+    ):
+        try:
+            status: int | None = subprocess.run(
+                [sys.executable, "-m", "tf_tvm_ops.kernels.emulate.run", str(work)],
+                input=entries,
+                stdout=output,
+                stderr=errors,
+                text=True,
+                env=environment,
+                timeout=deadline,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        output.seek(0)
+        errors.seek(0)
+        return status, output.read(), errors.read()
+
+
+def _explain(status: int | None, errors: str) -> str:
+    """One line about a process that a kernel ended, or did not let end."""
+    if status is None:
+        return "did not end before the deadline"
     for line in errors.splitlines():
         if "ERROR: AddressSanitizer" in line or "runtime error:" in line:
             return line.split("ERROR: ")[-1].strip()

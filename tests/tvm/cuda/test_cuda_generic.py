@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.tvm.cuda.conftest import NEW, OLD
@@ -13,14 +15,10 @@ RULE = CudaGeneric()
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results(check_rule, dtype):
-    check_rule(
-        RULE,
-        [
-            Problem(None, None, None, lhs, rhs, dtype)
-            for lhs in LHS_CONTIGUOUS
-            for rhs in RHS_CONTIGUOUS
-        ],
-    )
+    layouts = itertools.product(LHS_CONTIGUOUS, RHS_CONTIGUOUS)
+    # What differs between the types is how elements are read and written.
+    chosen = list(layouts) if dtype == "float32" else [("k", "k"), ("m", "n")]
+    check_rule(RULE, [Problem(None, None, None, *layout, dtype) for layout in chosen])
 
 
 def test_copies_past_registers_where_the_hardware_does():

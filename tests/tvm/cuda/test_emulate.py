@@ -98,3 +98,10 @@ def test_code_that_does_not_compile_is_one_line():
     with pytest.raises(BuildError, match="failed to compile kernels for the emulator") as error:
         fault(edited(tile(), **{"__syncthreads();": "no_such_thing();"}))
     assert "\n" not in str(error.value)
+
+
+def test_kernel_that_does_not_end():
+    endless = edited(tile(), **{"__syncthreads();": "for (;;) __syncthreads();"})
+    good = candidate(PROBLEM, CudaThread(), ThreadConfig(4, 32, 1))
+    found = check([endless, good], deadline=3.0)
+    assert found == ["did not end before the deadline", ""]

@@ -220,11 +220,16 @@ def test_an_architecture_is_never_guessed(name, shapes, tmp_path):
 def test_missing_compiler_is_one_line(shapes, tmp_path, monkeypatch):
     nvrtc._library.cache_clear()
     monkeypatch.setattr(nvrtc, "_LIBRARY", "absent.so")
+    monkeypatch.setattr(nvrtc, "PACKAGE", "absent-package")
     try:
         with pytest.raises(CompilerError, match=r"tf-tvm-ops\[cuda-build\]"):
             nvrtc.compile_cuda("", NEW)
     finally:
         nvrtc._library.cache_clear()
+    result = run("--shapes", shapes, "--target", NEW.name, "--out", tmp_path / "p")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "pip install 'tf-tvm-ops[cuda-build]'" in line
 
 
 def test_code_that_does_not_compile_is_one_line():
