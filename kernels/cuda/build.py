@@ -89,6 +89,7 @@ class Built:
         return self.lowered.kernel
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what a kernel's code depends on."""
     return cpu_build.versions() | {"nvrtc": nvrtc.version()}

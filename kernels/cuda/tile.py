@@ -132,8 +132,10 @@ def _multiply(tile: Tile, lhs: Copier, rhs: Copier, y: Any, x: Any, sums: Any, p
             registers("rhs_values", tile.tile_n * deep, rhs.dtype),
         ),
     )
-    unroll = {"pragma_unroll": max(1, _UNROLLED_SUMS // (tile.tile_m * tile.tile_n * deep))}
-    with T.serial(int32(0), int32(tile.tile_k // deep), annotations=unroll) as step:
+    steps = tile.tile_k // deep
+    most = _UNROLLED_SUMS // (tile.tile_m * tile.tile_n * deep)
+    unroll = max(u for u in range(1, max(1, most) + 1) if steps % u == 0)
+    with T.serial(int32(0), int32(steps), annotations={"pragma_unroll": unroll}) as step:
         for copier, index, threads, count, values in sides:
             base = bind("base", copier.base + copier.offset(parity))
             _read(copier, base, index, threads, count, step * int32(deep), deep, values)

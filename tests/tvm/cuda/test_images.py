@@ -217,15 +217,21 @@ def test_an_architecture_is_never_guessed(name, shapes, tmp_path):
     assert not (tmp_path / "p").exists()
 
 
-def test_missing_compiler_is_one_line(shapes, tmp_path, monkeypatch):
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """As where the extra is not installed."""
     nvrtc._library.cache_clear()
+    build.versions.cache_clear()
     monkeypatch.setattr(nvrtc, "_LIBRARY", "absent.so")
     monkeypatch.setattr(nvrtc, "PACKAGE", "absent-package")
-    try:
-        with pytest.raises(CompilerError, match=r"tf-tvm-ops\[cuda-build\]"):
-            nvrtc.compile_cuda("", NEW)
-    finally:
-        nvrtc._library.cache_clear()
+    yield
+    nvrtc._library.cache_clear()
+    build.versions.cache_clear()
+
+
+def test_missing_compiler_is_one_line(shapes, tmp_path, no_compiler):
+    with pytest.raises(CompilerError, match=r"tf-tvm-ops\[cuda-build\]"):
+        nvrtc.compile_cuda("", NEW)
     result = run("--shapes", shapes, "--target", NEW.name, "--out", tmp_path / "p")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
