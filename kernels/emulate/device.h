@@ -126,28 +126,24 @@ template <int kCount, bool kTransposed>
 void LoadFragments(uint32_t* target, const void* source, int site) {
   struct Lane {
     uint32_t* target;
-    const uint16_t* source;
-  } mine{target, static_cast<const uint16_t*>(source)};
-  // Only the first 8 rows of each block are read, but all lanes must name aligned memory.
+    uint16_t row[8];
+  } mine{target, {}};
   if (!tvmop_is_aligned(source, 0, 16)) emulate::Fail("misaligned row of a fragment");
+  // Read now: coming together lets nobody see what other lanes have written.
+  std::memcpy(mine.row, source, sizeof mine.row);
   emulate::Together(
       [](void* lanes[emulate::kWarp]) {
-        uint32_t loaded[emulate::kWarp][kCount];
-        for (int block = 0; block < kCount; ++block) {
-          uint16_t rows[8][8];
-          for (int row = 0; row < 8; ++row) {
-            std::memcpy(rows[row], static_cast<Lane*>(lanes[8 * block + row])->source, 16);
-          }
-          for (int lane = 0; lane < emulate::kWarp; ++lane) {
+        for (int lane = 0; lane < emulate::kWarp; ++lane) {
+          for (int block = 0; block < kCount; ++block) {
+            const auto element = [&](int row, int column) -> uint32_t {
+              return static_cast<Lane*>(lanes[8 * block + row])->row[column];
+            };
             const int row = lane / 4;
             const int column = lane % 4 * 2;
-            const uint16_t low = kTransposed ? rows[column][row] : rows[row][column];
-            const uint16_t high = kTransposed ? rows[column + 1][row] : rows[row][column + 1];
-            loaded[lane][block] = low | static_cast<uint32_t>(high) << 16;
+            const uint32_t low = kTransposed ? element(column, row) : element(row, column);
+            const uint32_t high = kTransposed ? element(column + 1, row) : element(row, column + 1);
+            static_cast<Lane*>(lanes[lane])->target[block] = low | high << 16;
           }
-        }
-        for (int lane = 0; lane < emulate::kWarp; ++lane) {
-          std::memcpy(static_cast<Lane*>(lanes[lane])->target, loaded[lane], sizeof loaded[lane]);
         }
       },
       &mine, site);

@@ -120,24 +120,31 @@ void Perform(const Copy& copy) {
   }
 }
 
-// Lets every warp go on whose lanes have all come to one instruction.
-bool ReleaseWarps(int threads) {
+// Lets a warp go on if its lanes have all come to one instruction.
+bool ReleaseWarp(int first, int threads) {
   Machine& m = machine();
-  bool any = false;
-  for (int first = 0; first < threads; first += kWarp) {
-    void* lanes[kWarp];
-    bool complete = first + kWarp <= threads;
-    for (int lane = 0; complete && lane < kWarp; ++lane) {
-      const Fiber& fiber = m.fibers[first + lane];
-      complete = fiber.state == State::kInWarp && fiber.site == m.fibers[first].site;
-      lanes[lane] = fiber.lane;
-    }
-    if (!complete) continue;
-    m.fibers[first].execute(lanes);
-    for (int lane = 0; lane < kWarp; ++lane) m.fibers[first + lane].state = State::kReady;
-    any = true;
+  if (first + kWarp > threads) return false;
+  void* lanes[kWarp];
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const Fiber& fiber = m.fibers[first + lane];
+    if (fiber.state != State::kInWarp || fiber.site != m.fibers[first].site) return false;
+    lanes[lane] = fiber.lane;
   }
-  return any;
+  m.fibers[first].execute(lanes);
+  for (int lane = 0; lane < kWarp; ++lane) m.fibers[first + lane].state = State::kReady;
+  return true;
+}
+
+// Runs a warp as far as it gets by itself: what it needs of others, a barrier must have given it.
+void RunWarp(int first, int threads) {
+  Machine& m = machine();
+  const int count = std::min(kWarp, threads - first);
+  do {
+    for (int i = 0; i < count && m.fault.empty(); ++i) {
+      const int thread = first + (emulate_order == 0 ? i : count - 1 - i);
+      if (m.fibers[thread].state == State::kReady) Resume(thread);
+    }
+  } while (m.fault.empty() && ReleaseWarp(first, threads));
 }
 
 bool ReleaseBarrier(int threads) {
@@ -170,16 +177,16 @@ void RunBlock(int threads) {
   for (int thread = 0; thread < threads; ++thread) {
     Prepare(&m.fibers[thread], m.stacks + static_cast<size_t>(thread) * kStackBytes);
   }
+  const int warps = (threads + kWarp - 1) / kWarp;
   while (m.fault.empty()) {
-    bool running = false;
-    for (int i = 0; i < threads && m.fault.empty(); ++i) {
-      const int thread = emulate_order == 0 ? i : threads - 1 - i;
-      if (m.fibers[thread].state == State::kReady) Resume(thread);
-      running |= m.fibers[thread].state != State::kDone;
+    for (int i = 0; i < warps && m.fault.empty(); ++i) {
+      RunWarp((emulate_order == 0 ? i : warps - 1 - i) * kWarp, threads);
     }
-    if (!running || !m.fault.empty()) return;
-    if (ReleaseWarps(threads) || ReleaseBarrier(threads)) continue;
-    if (m.fault.empty()) m.fault = Stuck(threads);
+    const auto begin = m.fibers.begin();
+    const bool done = std::all_of(begin, begin + threads,
+                                  [](const Fiber& fiber) { return fiber.state == State::kDone; });
+    if (done || !m.fault.empty()) return;
+    if (!ReleaseBarrier(threads) && m.fault.empty()) m.fault = Stuck(threads);
   }
 }
 

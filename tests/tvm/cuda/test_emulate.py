@@ -10,7 +10,11 @@ from tests.tvm.cuda.conftest import candidate, edited, emulate
 from tf_tvm_ops.kernels.emulate.check import check
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_generic import CudaGeneric, CudaGenericConfig
+from tf_tvm_ops.kernels.schedules.cuda_mma import CudaMma, MmaConfig
+from tf_tvm_ops.kernels.schedules.cuda_small import CudaSmall, SmallConfig
 from tf_tvm_ops.kernels.schedules.cuda_thread import CudaThread, ThreadConfig
+from tf_tvm_ops.kernels.schedules.cuda_tile import CudaTile, TileConfig
+from tf_tvm_ops.kernels.schedules.cuda_vector import CudaVector, VectorConfig
 
 PROBLEM = Problem(17, 19, 40)
 GENERIC = Problem(None, None, None)
@@ -43,6 +47,24 @@ def test_every_barrier_is_needed(copies_async):
     for cuda in without:
         found = fault(edited(given, **{given.cuda: cuda}))
         assert "results wrong" in found
+
+
+@pytest.mark.parametrize(
+    ("problem", "rule", "config"),
+    [
+        (Problem(1, 12, 40), CudaVector(), VectorConfig(4, 8, 4, 1, 1)),
+        (Problem(33, 20, 48, dtype="float16"), CudaMma(), MmaConfig(2, 1, 1, 2, 32)),
+        (Problem(16, 20, 16, dtype="float16"), CudaMma(), MmaConfig(1, 1, 1, 2, 16)),
+        (Problem(12, 8, 36), CudaSmall(), SmallConfig(4, 2, 2, 36, 4, 1)),
+        (Problem(12, 8, 36), CudaSmall(), SmallConfig(4, 2, 2, 12, 4, 0)),
+        (Problem(40, 40, 40), CudaTile(), TileConfig(8, 8, 2, 4, 16, 4, 1)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_rules_without_barriers(problem, rule, config):
+    given = candidate(problem, rule, config)
+    assert fault(given) == ""
+    assert "results wrong" in fault(edited(given, **{"__syncthreads();": ""}))
 
 
 def test_barrier_that_part_of_a_block_reaches():
@@ -83,6 +105,19 @@ def test_operand_out_of_bounds_is_seen_and_the_next_kernel_runs():
     found = emulate([bad, good], sanitize=True)
     assert list(found) == [bad.symbol]
     assert "results wrong" in found[bad.symbol] or "AddressSanitizer" in found[bad.symbol]
+
+
+def test_stray_read_of_an_operand():
+    """Of what lies behind it, and without effect on the result."""
+    given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
+    matrices = 4  # of the first layout that is checked, without gaps
+    stray = "volatile float stray = {}[{}]; sum_ptr[0] = 0x0p+0f"
+    m, n, k = PROBLEM.extents()
+    for index, size in (("_ptr_1", k * n), ("_ptr_2", m * k)):
+        code = stray.format(index, matrices * size)
+        found = fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": code}), sanitize=True)
+        assert "AddressSanitizer: heap-buffer-overflow" in found
+        assert fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": code})) == ""
 
 
 def test_unaligned_vectors():
