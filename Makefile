@@ -3,8 +3,10 @@ PYTHON ?= python3
 
 VENV := .venv
 BIN := $(VENV)/bin
+CXX_SOURCES = git ls-files --cached --others --exclude-standard \
+  'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh' 'tests/tvm/*.cc'
 STAMPS := $(VENV)/.stamps
-EXTRAS := cpu,generate,test,lint
+EXTRAS := cpu,generate,cuda-build,test,lint
 
 # Folder of the CMake build, as setup.py names it.
 CMAKE_BUILD = build/cmake-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)')
@@ -24,7 +26,7 @@ bench: build
 lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run -Werror $$(git ls-files --cached --others --exclude-standard 'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h')
+	$(BIN)/clang-format --dry-run -Werror $$($(CXX_SOURCES))
 	MYPYPATH=$(CMAKE_BUILD)/stage $(BIN)/mypy -p tf_tvm_ops
 	printf '%s\n' cc/dispatch/*.cc cc/python/*.cc | \
 	  xargs -P 2 -n 4 $(BIN)/clang-tidy --quiet -p $(CMAKE_BUILD)
@@ -32,7 +34,7 @@ lint: build
 format: build
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $$(git ls-files --cached --others --exclude-standard 'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h')
+	$(BIN)/clang-format -i $$($(CXX_SOURCES))
 
 # Always asked, since CMake knows best what a change to sources or tables affects; without one it
 # takes half a second.

@@ -21,6 +21,9 @@ BUILD = ROOT / "build"
 # Folders at the top that are subpackages of tf_tvm_ops once installed.
 SUBPACKAGES = ("kernels", "tools")
 
+# What the generator compiles kernels for GPUs with, and their emulator.
+CUDA_SOURCES = ("*.cuh", "*.h", "*.cc")
+
 
 def package_dirs() -> dict[str, str]:
     """Every package by its import name, with its folder."""
@@ -130,7 +133,9 @@ class BuildWithCMake(build_ext):
 setup(
     packages=list(package_dirs()),
     package_dir=package_dirs(),
-    package_data={"": ["*.yaml", "tables/*.yaml", "*.json", "*.md", "*.c", "*.pyi", "py.typed"]},
+    package_data={
+        "": ["*.yaml", "tables/*.yaml", "*.json", "*.md", "*.c", "*.pyi", "py.typed", *CUDA_SOURCES]
+    },
     # What is built lies among the sources after an installation in place; CMake puts it where it
     # belongs in any other.
     include_package_data=False,

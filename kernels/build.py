@@ -35,7 +35,7 @@ from .schedules import Choice
 from .targets import Target
 
 _COMPILERS = ("c++", "g++", "clang++")
-_PART = ".part.o"
+PART = ".part.o"
 _PART_AGE_SECONDS = 3600.0
 
 
@@ -120,7 +120,7 @@ def prepare_cache(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-        for part in folder.glob(f"*/*{_PART}"):
+        for part in folder.glob(f"*/*{PART}"):
             if time.time() - part.stat().st_mtime > _PART_AGE_SECONDS:
                 part.unlink(missing_ok=True)
     except OSError as error:
@@ -169,7 +169,7 @@ def compile_object(kernel: Kernel, path: Path) -> None:
     """Compile a kernel to an object file, which appears whole or not at all."""
     module = _compiled(kernel)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, part = tempfile.mkstemp(suffix=_PART, dir=path.parent)
+    descriptor, part = tempfile.mkstemp(suffix=PART, dir=path.parent)
     os.close(descriptor)
     try:
         module.write_to_file(part, "o")
@@ -202,8 +202,8 @@ def linker_version(path: str) -> str:
     return f"{Path(path).name} {result.stdout.strip()}".strip()
 
 
-def link_image(objects: Sequence[Path], image: Path) -> None:
-    """Link object files to a shared library that exports the kernels and nothing else.
+def link_image(objects: Sequence[Path], image: Path, exports: Sequence[str] = ()) -> None:
+    """Link object files to a shared library that exports the kernels and ``exports`` alone.
 
     Raises
     ------
@@ -212,8 +212,9 @@ def link_image(objects: Sequence[Path], image: Path) -> None:
     """
     library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
     with tempfile.TemporaryDirectory(dir=image.parent) as folder:
-        exports = Path(folder, "exports.map")
-        exports.write_text("{ global: __tvm_ffi_bmm_*; local: *; };\n", encoding="ascii")
+        script = Path(folder, "exports.map")
+        names = "; ".join(("__tvm_ffi_bmm_*", *exports))
+        script.write_text(f"{{ global: {names}; local: *; }};\n", encoding="ascii")
         arguments = Path(folder, "arguments")
         arguments.write_text("\n".join(f'"{path}"' for path in objects), encoding="utf-8")
         # The kernels report errors through libtvm_ffi: naming it as needed, and binding at load
@@ -221,7 +222,7 @@ def link_image(objects: Sequence[Path], image: Path) -> None:
         command = [
             *(linker(), "-shared", "-nostdlib", "-s", f"@{arguments}", "-o", str(image)),
             *(f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"),
-            *(f"-Wl,--version-script={exports}", "-Wl,--build-id=none", "-Wl,--gc-sections"),
+            *(f"-Wl,--version-script={script}", "-Wl,--build-id=none", "-Wl,--gc-sections"),
             *("-Wl,-z,now", "-Wl,-z,noexecstack"),
         ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,16 +15,15 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
+from .elements import ADD_COLUMN as ADD_COLUMN
+from .elements import ADD_MATRIX as ADD_MATRIX
+from .elements import ADD_NOTHING as ADD_NOTHING
+from .elements import WORKSPACE_ALIGNMENT as WORKSPACE_ALIGNMENT
 from .problem import Problem
 from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, View, int64, storage_dtype
 
 KERNEL_ABI = 2
 """Version of the argument list; the twin of ``kKernelAbi`` in ``cc/dispatch/kernel.h``."""
-
-WORKSPACE_ALIGNMENT = 64
-
-ADD_NOTHING, ADD_MATRIX, ADD_COLUMN = range(3)
-"""What a kernel adds to the product; the twin of ``AddendKind`` in ``cc/dispatch/kernel.h``."""
 
 _ELEMENTS = 1 << 48  # extent of the flat views of the operands: any index fits
 

@@ -16,6 +16,9 @@ from .. import version
 from . import build, publish
 from .build import Kernel
 from .compute import KERNEL_ABI
+from .cuda import build as cuda_build
+from .cuda.generate import make_images
+from .cuda.targets import is_cuda, parse_cuda_target
 from .manifest import EMULATED, NATIVE, ImageEntry, KernelEntry, Manifest, file_sha256, image_name
 from .problem import DTYPES, LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
 from .schedules import choose
@@ -80,7 +83,8 @@ def generate(
     shape_files
         YAML shape tables.
     target_names
-        As in :data:`~tf_tvm_ops.kernels.targets.TARGETS`.
+        As in :data:`~tf_tvm_ops.kernels.targets.TARGETS` and
+        :data:`~tf_tvm_ops.kernels.cuda.targets.CUDA_TARGETS`.
     out
         The pack's folder, replaced if it is a pack.
     cache
@@ -101,16 +105,18 @@ def generate(
 
     Raises
     ------
-    ShapeTableError, ValueError, PublishError, BuildError, GenerateError
+    ShapeTableError, ValueError, PublishError, BuildError, CompilerError, GenerateError
         Before anything is written to ``out``.
     """
-    wanted = [parse_target(name) for name in dict.fromkeys(target_names)]
+    wanted = [parse_target(n) for n in dict.fromkeys(target_names) if not is_cuda(n)]
+    gpus = [parse_cuda_target(n) for n in dict.fromkeys(target_names) if is_cuda(n)]
     table = problems(load_tables(shape_files))
     in_table = {problem.dtype for problem in table}
     dtypes = [dtype for dtype in DTYPES if all_generic or dtype in in_table]
     publish.check_writable(out)
     build.prepare_cache(cache)
     build.linker()
+    made_by = cuda_build.versions() if gpus else build.versions()
     checkers = {target: found for target in wanted if (found := _checker(target)) is not None}
     targets = list(checkers)
     skipped = tuple(target.name for target in wanted if target not in checkers)
@@ -119,7 +125,7 @@ def generate(
             f"{', '.join(skipped)}: this machine's CPU cannot run its kernels, so they cannot be "
             "checked; generate on one that can, or pass --skip-unverifiable to leave it out"
         )
-    if not targets:
+    if not targets and not gpus:
         raise GenerateError("no target left that this machine can check; nothing to generate")
 
     with (
@@ -151,17 +157,22 @@ def generate(
             entry = _image_entry(image, target, good, NATIVE if native else EMULATED)
             images.append(entry)
             files[entry.file] = image
+        wanted_problems = [*_generic(dtypes), *table] if gpus else []
+        cuda = make_images(pool, wanted_problems, gpus, cache, Path(folder), report)
+        images += cuda.entries
+        files |= cuda.files
+        rejected += cuda.rejected
         made_with = {
             "tf_tvm_ops": version.__version__,
-            **build.versions(),
+            **made_by,
             "linker": build.linker_version(build.linker()),
         }
         publish.publish(out, Manifest(KERNEL_ABI, made_with, tuple(images)), files)
     return Summary(
         pack=out,
         kernels={image.target: len(image.kernels) for image in images},
-        compiled=len(missing),
-        reused=len(objects) - len(missing),
+        compiled=len(missing) + cuda.compiled,
+        reused=len(objects) - len(missing) + cuda.reused,
         rejected=tuple(rejected),
         skipped=skipped,
         emulated=tuple(image.target for image in images if image.verified == EMULATED),
@@ -173,17 +184,21 @@ def _checker(target: Target) -> Target | None:
     return target if target.runs_here() else target.emulation()
 
 
-def _choose_all(
-    table: Sequence[Problem], generic_dtypes: Sequence[str], target: Target
-) -> Iterator[Kernel]:
-    generic = [
+def _generic(dtypes: Sequence[str]) -> list[Problem]:
+    """The problems with run-time extents."""
+    return [
         Problem(None, None, None, lhs, rhs, dtype)
-        for dtype in generic_dtypes
+        for dtype in dtypes
         for lhs in LHS_CONTIGUOUS
         for rhs in RHS_CONTIGUOUS
     ]
+
+
+def _choose_all(
+    table: Sequence[Problem], generic_dtypes: Sequence[str], target: Target
+) -> Iterator[Kernel]:
     base = TARGETS[target.base] if target.base else None
-    for problem in (*generic, *table):
+    for problem in (*_generic(generic_dtypes), *table):
         if problem.dtype not in target.dtypes:
             continue
         choice = choose(problem, target)

@@ -40,21 +40,26 @@ class KernelEntry:
         How: ``rule`` and that rule's knobs.
     workspace_bytes
         Scratch memory it needs in each thread.
+    resources
+        What a block of it takes of a GPU: ``registers`` of a thread, ``shared_bytes``,
+        ``stack_bytes`` and ``spill_bytes``. None for a CPU.
     """
 
     symbol: str
     problem: Problem
     config: Mapping[str, Any]
     workspace_bytes: int
+    resources: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
-        return {
+        fields = {
             "symbol": self.symbol,
             "problem": self.problem.to_json(),
             "config": dict(self.config),
             "workspace_bytes": self.workspace_bytes,
         }
+        return fields if self.resources is None else fields | {"resources": dict(self.resources)}
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,7 @@ def load(pack: Path) -> Manifest:
                             problem=Problem.from_json(kernel["problem"]),
                             config=kernel["config"],
                             workspace_bytes=kernel["workspace_bytes"],
+                            resources=kernel.get("resources"),
                         )
                         for kernel in image["kernels"]
                     ),

@@ -13,18 +13,11 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
+from .elements import COMPUTE_DTYPES as COMPUTE_DTYPES
+from .elements import ELEMENT_BYTES as ELEMENT_BYTES
+
 Index = Any
 """An int64 index: a Python int or a TensorIR expression."""
-
-COMPUTE_DTYPES = {
-    "float32": "float32",
-    "float16": "float32",
-    "bfloat16": "float32",
-    "float64": "float64",
-}
-"""For each element type, the type that products are summed in."""
-
-ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
 def int64(value: Index) -> Any:

@@ -20,10 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import tvm_ffi
 
-from .compute import ADD_COLUMN, ADD_MATRIX, ADD_NOTHING, WORKSPACE_ALIGNMENT
+from .elements import (
+    ADD_COLUMN,
+    ADD_MATRIX,
+    ADD_NOTHING,
+    COMPUTE_DTYPES,
+    ELEMENT_BYTES,
+    WORKSPACE_ALIGNMENT,
+)
 from .problem import Problem
 from .targets import request_tiles
-from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES
 
 _MISSING = "symbol missing from the image"
 
@@ -51,6 +57,7 @@ _GENERIC_EXTENTS = (
     (13, 66, 5),
     (3, 31, 0),
     (33, 130, 17),
+    (12, 68, 48),
 )
 
 
@@ -88,7 +95,7 @@ class Layout:
 # when it leaves its operands.
 _LAYOUTS = (
     Layout(batch=1, heads=3, gap=5, broadcast_rhs=True, scale=0.375, addend="matrix"),
-    Layout(batch=2, heads=1, gap=3, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
+    Layout(batch=2, heads=1, gap=8, broadcast_lhs=True, split=1, scale=-1.5, addend="column"),
     Layout(batch=2, heads=2, split=3),
     Layout(batch=1, heads=2, addend="row"),
 )
@@ -111,7 +118,7 @@ def verify_image(image: Path, entries: list[tuple[str, Problem, int]]) -> list[s
     """
     request_tiles()
     module = tvm_ffi.load_module(str(image.resolve()))
-    return [_verify(module, *entry) for entry in entries]
+    return [verify_kernel(module, *entry) for entry in entries]
 
 
 def check_layout(
@@ -137,7 +144,8 @@ def _function(module: Any, symbol: str) -> Any:
         return None
 
 
-def _verify(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+def verify_kernel(module: Any, symbol: str, problem: Problem, workspace_bytes: int) -> str:
+    """What is wrong with one kernel of a module, ``""`` if nothing is."""
     function = _function(module, symbol)
     if function is None:
         return _MISSING

@@ -27,8 +27,8 @@ _PLAIN_INTERVAL_SECONDS = 5.0
     "targets",
     multiple=True,
     help="cpu:x86-64-v3, cpu:x86-64-v4, cpu:x86-64-v4-bf16, cpu:x86-64-v4-amx-bf16, "
-    "cpu:x86-64-v4-amx-fp16; several times for several images. Default: every one that this "
-    "machine can run.",
+    "cpu:x86-64-v4-amx-fp16, cuda:sm_70, 75, 80, 86, 89, 90, 100, 120, cuda:compute_80 (PTX); "
+    "several times for several images. Default: every CPU target that this machine can run.",
 )
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), help="Folder of the pack to write."
@@ -70,6 +70,7 @@ def generate(
 
         from tf_tvm_ops.kernels import targets as known
         from tf_tvm_ops.kernels.build import BuildError
+        from tf_tvm_ops.kernels.cuda.nvrtc import CompilerError
         from tf_tvm_ops.kernels.generate import GenerateError
         from tf_tvm_ops.kernels.generate import generate as make
     except ImportError as error:
@@ -92,7 +93,7 @@ def generate(
                 jobs=jobs,
                 report=report,
             )
-    except (ValueError, OSError, BuildError, GenerateError) as error:
+    except (ValueError, OSError, BuildError, CompilerError, GenerateError) as error:
         raise _BadInput(str(error)) from error
     for target in summary.skipped:
         click.echo(f"skipped {target}: this machine cannot run it, so it cannot be checked")

@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from tf_tvm_ops.kernels import manifest
+from tf_tvm_ops.tools import show
 from tf_tvm_ops.tools.console import standard_output
 
 _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation"}
@@ -16,12 +17,28 @@ _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation
 
 @click.command()
 @click.argument("pack", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("kernel", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
-def inspect(pack: Path, as_json: bool) -> None:
-    """List the kernels of PACK, a folder that `tf-tvm-ops generate` wrote."""
+@click.option(
+    "--show",
+    "form",
+    type=click.Choice(show.FORMS),
+    default="tir",
+    show_default=True,
+    help="Which code of KERNEL: TensorIR, CUDA C++ or PTX (GPUs), assembly (CPUs).",
+)
+@click.option("--target", help="That of KERNEL. Default: the first that has it.")
+def inspect(pack: Path, kernel: str | None, as_json: bool, form: str, target: str | None) -> None:
+    """List the kernels of PACK, a folder that `tf-tvm-ops generate` wrote.
+
+    Or print the code of one of them, KERNEL, by its symbol.
+    """
     try:
         found = manifest.load(pack)
-    except manifest.ManifestError as error:
+        if kernel is not None:
+            click.echo(_code(found, kernel, target, form))
+            return
+    except ValueError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         kernels = [
@@ -29,10 +46,10 @@ def inspect(pack: Path, as_json: bool) -> None:
                 "target": image.target,
                 "file": image.file,
                 "verified": image.verified,
-                **kernel.to_json(),
+                **entry.to_json(),
             }
             for image in found.images
-            for kernel in image.kernels
+            for entry in image.kernels
         ]
         document = {"abi": found.abi, "made_with": dict(found.made_with), "kernels": kernels}
         click.echo(json.dumps(document, indent=1))
@@ -42,9 +59,9 @@ def inspect(pack: Path, as_json: bool) -> None:
     for column in ("target", "problem", "rule", "symbol"):
         table.add_column(column, overflow="fold")
     for image in found.images:
-        for kernel in image.kernels:
-            rule = str(kernel.config.get("rule", ""))
-            table.add_row(image.target, str(kernel.problem), rule, kernel.symbol)
+        for entry in image.kernels:
+            rule = str(entry.config.get("rule", ""))
+            table.add_row(image.target, str(entry.problem), rule, entry.symbol)
         table.add_section()
     console.print(table)
     for image in found.images:
@@ -53,3 +70,12 @@ def inspect(pack: Path, as_json: bool) -> None:
             f"{image.file}, checked {_CHECKED.get(image.verified, image.verified)}"
         )
     console.print("made with " + ", ".join(f"{k} {v}" for k, v in found.made_with.items()))
+
+
+def _code(found: manifest.Manifest, symbol: str, target: str | None, form: str) -> str:
+    try:
+        return show.code(*show.find(found.images, symbol, target), form)
+    except ImportError as error:
+        raise click.ClickException(
+            f"code is made by {error.name or error}: pip install 'tf-tvm-ops[generate]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""Kernels for NVIDIA GPUs, compiled without a GPU and without a CUDA toolkit."""

@@ -1,0 +1,1 @@
+"""Runs the CUDA C++ of kernels on the CPU, to check them where there is no GPU."""

@@ -1,0 +1,79 @@
+"""What a schedule rule for GPUs is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ..cuda.function import Block, Grid
+from ..cuda.targets import MAX_SHARED_BYTES, CudaTarget
+from ..problem import Problem
+from ..vectors import Index
+from .rule import Config
+
+C = TypeVar("C", bound=Config)
+
+
+class CudaRule(ABC, Generic[C]):
+    """One way to compute a family of problems on a GPU.
+
+    Everything in :meth:`space` launches: shared memory, threads and grid are within the limits of
+    the target. Registers are the compiler's business; a kernel that spills is refused after it.
+    """
+
+    name: ClassVar[str]
+    config_type: type[C]
+
+    @abstractmethod
+    def refusal(self, problem: Problem, target: CudaTarget) -> str | None:
+        """Why the rule does not apply to ``problem``, in a few words, or None if it does."""
+
+    @abstractmethod
+    def space(self, problem: Problem, target: CudaTarget) -> Iterator[C]:
+        """All configs worth trying, in a fixed order."""
+
+    @abstractmethod
+    def cost(self, problem: Problem, target: CudaTarget, config: C) -> float:
+        """Expected nanoseconds for a batch of matrices: see :mod:`.cuda_cost`."""
+
+    @abstractmethod
+    def grid(self, m: Index, n: Index, k: Index, config: C) -> Grid:
+        """Blocks and threads."""
+
+    @abstractmethod
+    def emit(self, block: Block, config: C) -> None:
+        """Emit the statements of one block: the same for every target, whose needs are knobs."""
+
+    def shared_bytes(self, problem: Problem, config: C) -> int:
+        """Shared memory of a block."""
+        return 0
+
+    def fits(self, problem: Problem, config: C) -> bool:
+        """Whether a block's shared memory is within the limit."""
+        return self.shared_bytes(problem, config) <= MAX_SHARED_BYTES
+
+
+def may_copy_async(problem: Problem, target: CudaTarget) -> int:
+    """1 where elements can be copied to shared memory past the registers, else 0.
+
+    16-bit elements cannot: they are widened on their way.
+    """
+    return int(target.copies_async and problem.dtype in ("float32", "float64"))
+
+
+@dataclass(frozen=True)
+class CudaChoice:
+    """A rule and its config for a problem: all that a kernel's name and code depend on."""
+
+    rule: CudaRule[Any]
+    config: Config
+
+    def to_json(self) -> Mapping[str, Any]:
+        """As a manifest has it."""
+        return {"rule": self.rule.name, **self.config.to_json()}
+
+    def symbol(self, problem: Problem) -> str:
+        """The kernel's symbol name."""
+        return f"{problem.stem()}_{self.rule.name}_{self.config.stem()}"
