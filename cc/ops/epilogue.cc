@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "tensorflow/core/platform/threadpool.h"
+#include "cc/ops/sharding.h"
 
 namespace tf_tvm_ops {
 namespace {
@@ -153,11 +154,10 @@ absl::Status RunTyped(OpKernelContext* ctx, const StridedInput& in, double scale
       addend == nullptr ? nullptr : static_cast<const Out*>(addend->data),
       static_cast<Out*>(out->data()),
       MergedDims(out->shape(), in.view, addend == nullptr ? no_addend : addend->view));
-  using tensorflow::thread::ThreadPool;
-  const auto params = ThreadPool::SchedulingParams::Adaptive(kCyclesPerElement);
-  ctx->device()->tensorflow_cpu_worker_threads()->workers->ParallelFor(
-      out->NumElements(), params,
-      [&epilogue](int64_t begin, int64_t end) { epilogue.Run(begin, end); });
+  ShareOut(ctx, out->NumElements(), kCyclesPerElement, [&epilogue](int64_t begin, int64_t end) {
+    epilogue.Run(begin, end);
+    return std::string();
+  });
   return absl::OkStatus();
 }
 

@@ -27,16 +27,16 @@ constexpr int64_t kCyclesPerThread = 40000;
 // Chunks to a thread: those that a thread which comes late leaves over are taken by the others.
 constexpr int64_t kChunksPerThread = 4;
 
-// The matrices of one product, handed out in chunks to whoever asks. Outlives the op when a thread
-// of the pool comes so late that nothing is left for it; it then touches nothing else.
+// The parts of some work, handed out in chunks to whoever asks. Outlives the op when a thread of
+// the pool comes so late that nothing is left for it; it then touches nothing else.
 class Work {
  public:
-  Work(const Plan& plan, const Kernel& kernel, int64_t chunks)
-      : plan_(plan), kernel_(kernel), chunks_(chunks), unfinished_(chunks) {}
+  Work(const RangeFunction& function, int64_t size, int64_t chunks)
+      : function_(function), size_(size), chunks_(chunks), unfinished_(chunks) {}
 
   void TakeUntilNoneIsLeft() {
     for (int64_t chunk; (chunk = next_.fetch_add(1, std::memory_order_relaxed)) < chunks_;) {
-      std::string failure = plan_.Run(kernel_, Begin(chunk), Begin(chunk + 1));
+      std::string failure = function_(Begin(chunk), Begin(chunk + 1));
       if (!failure.empty()) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (error_.empty()) error_ = std::move(failure);
@@ -54,12 +54,11 @@ class Work {
 
  private:
   int64_t Begin(int64_t chunk) const {
-    const int64_t size = plan_.size();
-    return size / chunks_ * chunk + std::min(chunk, size % chunks_);
+    return size_ / chunks_ * chunk + std::min(chunk, size_ % chunks_);
   }
 
-  const Plan plan_;
-  const Kernel& kernel_;  // lives as long as the process
+  const RangeFunction& function_;  // gone when the last chunk is done
+  const int64_t size_;
   const int64_t chunks_;
   std::atomic<int64_t> next_{0};
   std::atomic<int64_t> unfinished_;
@@ -67,19 +66,6 @@ class Work {
   std::mutex mutex_;
   std::string error_;  // guarded by mutex_
 };
-
-// The calling thread works too. TensorFlow's own ParallelFor was measured to leave a second core
-// idle for most of an op of 800 microseconds, with this pattern it is busy throughout.
-std::string RunOnThreads(tensorflow::thread::ThreadPool* pool, int64_t threads, const Plan& plan,
-                         const Kernel& kernel) {
-  const int64_t chunks = std::min(plan.size(), threads * kChunksPerThread);
-  const auto work = std::make_shared<Work>(plan, kernel, chunks);
-  for (int64_t i = 1; i < threads; ++i) {
-    pool->Schedule([work] { work->TakeUntilNoneIsLeft(); });
-  }
-  work->TakeUntilNoneIsLeft();
-  return work->Wait();
-}
 
 }  // namespace
 
@@ -91,13 +77,28 @@ int64_t CyclesPerMatrix(const Product& product) {
   return kOverheadCycles + m * n * k / multiply_adds + bytes / kBytesPerCycle;
 }
 
+// TensorFlow's own ParallelFor was measured to leave a second core idle for most of an op of 800
+// microseconds, with this pattern it is busy throughout.
+std::string ShareOut(tensorflow::OpKernelContext* ctx, int64_t size, int64_t cycles_per_unit,
+                     const RangeFunction& function) {
+  const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
+  const int64_t worthwhile = size * cycles_per_unit / kCyclesPerThread;
+  const int64_t threads = std::min<int64_t>({workers->num_threads, size, worthwhile});
+  if (threads <= 1) return function(0, size);
+  const auto work =
+      std::make_shared<Work>(function, size, std::min(size, threads * kChunksPerThread));
+  for (int64_t i = 1; i < threads; ++i) {
+    workers->workers->Schedule([work] { work->TakeUntilNoneIsLeft(); });
+  }
+  work->TakeUntilNoneIsLeft();
+  return work->Wait();
+}
+
 absl::Status RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,
                         int64_t cycles_per_matrix) {
-  const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
-  const int64_t worthwhile = plan.size() * cycles_per_matrix / kCyclesPerThread;
-  const int64_t threads = std::min<int64_t>({workers->num_threads, plan.size(), worthwhile});
-  std::string error = threads <= 1 ? plan.Run(kernel, 0, plan.size())
-                                   : RunOnThreads(workers->workers, threads, plan, kernel);
+  const std::string error =
+      ShareOut(ctx, plan.size(), cycles_per_matrix,
+               [&](int64_t begin, int64_t end) { return plan.Run(kernel, begin, end); });
   if (error.empty()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("kernel ", kernel.symbol(), " failed: ", error));
 }

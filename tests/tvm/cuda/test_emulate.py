@@ -108,16 +108,15 @@ def test_operand_out_of_bounds_is_seen_and_the_next_kernel_runs():
 
 
 def test_stray_read_of_an_operand():
-    """Of what lies behind it, and without effect on the result."""
+    """Of what lies behind it, and without effect on the result: no access is allowed there."""
     given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
-    matrices = 4  # of the first layout that is checked, without gaps
+    matrices = 4  # of the layout without gaps
     stray = "volatile float stray = {}[{}]; sum_ptr[0] = 0x0p+0f"
     m, n, k = PROBLEM.extents()
     for index, size in (("_ptr_1", k * n), ("_ptr_2", m * k)):
         code = stray.format(index, matrices * size)
-        found = fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": code}), sanitize=True)
-        assert "AddressSanitizer: heap-buffer-overflow" in found
-        assert fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": code})) == ""
+        found = fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": code}))
+        assert "ended the process that ran it" in found
 
 
 def test_unaligned_vectors():
