@@ -197,10 +197,11 @@ def test_occupancy(entry: KernelEntry, gpu: str, blocks: int, occupancy: float) 
     assert row(entry, gpu).occupancy == pytest.approx(occupancy)
 
 
-def test_warps_are_handed_out_in_groups_of_four() -> None:
-    # 72 registers: 28 warps fit, so 4 blocks of 7; 80: 25 of which 24, so 3.
+def test_registers_and_warps_are_handed_out_in_units() -> None:
     machine = GPUS["H100"].machine
-    assert resident_blocks(machine, 7 * 32, 72, 0) == 4
+    # 50 registers are 56, 1792 to a warp: 36 warps fit, 9 blocks of four. (Of 1600: 40 warps.)
+    assert resident_blocks(machine, 4 * 32, 50, 0) == 9
+    # 80 registers: 25 warps fit, of which 24 are used, 4 blocks of five.
     assert resident_blocks(machine, 5 * 32, 80, 0) == 4
     assert resident_blocks(machine, 1024, 255, 0) == 1
 

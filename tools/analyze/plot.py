@@ -49,7 +49,7 @@ def _roofline(axes: Any, analysis: Analysis) -> None:
     if any(row.work.mma_instructions for row in rows):
         roofs["tensor cores"] = gpu.tensor_tflops
         if gpu.mma_share < 1:
-            roofs["tensor cores by mma.sync"] = gpu.tensor_tflops * gpu.mma_share
+            roofs["mma.sync"] = gpu.tensor_tflops * gpu.mma_share
     ridges = [roof / slope for roof in roofs.values()]
     found = [row.intensity for row in rows]
     left, right = min([*found, *ridges]) / 2, max([*found, *ridges]) * 2
