@@ -7,90 +7,20 @@ product there are zeros in both operands, so that nothing leaks from memory ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from ..vectors import Index
 from . import device
 from .function import Block, Operand, as_int64, bind, int32, registers, shared, unrolled
 from .staging import Copier, RawCopier, every, in_vectors, walk
-from .targets import MAX_THREADS, WARP
+from .targets import WARP
 from .tile import corner
-from .tile_shape import Stage, across_tiles, shared_bytes
-
-M, N, K = 16, 8, 16
-"""The product of one instruction."""
+from .tile_shape import MMA_K, MMA_M, MMA_N, MmaTile, Stage, across_tiles
 
 _LANES = 8  # 16-bit elements in 16 bytes: a row of a fragment
 _SUMS = 4  # of one thread in one instruction
-
-
-@dataclass(frozen=True)
-class MmaTile:
-    """The shape of a tile on tensor cores.
-
-    Attributes
-    ----------
-    warps_m, warps_n
-        Warps along M and N.
-    tile_m, tile_n
-        Instructions of a warp along M and N.
-    tile_k
-        Steps of K in a chunk.
-    """
-
-    warps_m: int
-    warps_n: int
-    tile_m: int
-    tile_n: int
-    tile_k: int
-
-    @property
-    def rows(self) -> int:
-        """Extent along M."""
-        return self.warps_m * self.tile_m * M
-
-    @property
-    def columns(self) -> int:
-        """Extent along N."""
-        return self.warps_n * self.tile_n * N
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.warps_m * self.warps_n * WARP
-
-    def fault(self) -> str | None:
-        """What is wrong with the shape, or None."""
-        if min(self.warps_m, self.warps_n, self.tile_m, self.tile_n) < 1:
-            return "every extent is at least 1"
-        if self.threads > MAX_THREADS:
-            return f"{self.threads} threads, expected at most {MAX_THREADS}"
-        if self.tile_k < K or self.tile_k % K:
-            return f"tile_k={self.tile_k}: expected a multiple of {K}"
-        return None
-
-    def lhs_stage(self, lhs: str) -> Stage:
-        """How a chunk of ``lhs`` lies in shared memory."""
-        return _stage(self.rows, self.tile_k, lhs == "k")
-
-    def rhs_stage(self, rhs: str) -> Stage:
-        """How a chunk of ``rhs`` lies in shared memory."""
-        return _stage(self.columns, self.tile_k, rhs == "k")
-
-    def shared_bytes(self, lhs: str, rhs: str, chunks: int) -> int:
-        """Shared memory of a block."""
-        stages = (self.lhs_stage(lhs), self.rhs_stage(rhs))
-        return shared_bytes(2 * stage.elements * min(chunks, 2) for stage in stages)
-
-
-def _stage(span: int, tile_k: int, along_k: bool) -> Stage:
-    outer, inner = (span, tile_k) if along_k else (tile_k, span)
-    # An odd number of rows of fragments: eight of them, read at once, meet all banks.
-    return Stage(along_k, outer, inner, (inner // _LANES | 1) * _LANES, 1)
 
 
 def emit_mma(block: Block, tile: MmaTile) -> None:
@@ -123,9 +53,9 @@ def emit_mma(block: Block, tile: MmaTile) -> None:
     warp = bind("warp", tirx.truncdiv(block.thread, int32(WARP)))
     lane = bind("lane", block.thread - warp * int32(WARP))
     warp_y = tirx.truncdiv(warp, int32(tile.warps_n))
-    warp_row = bind("warp_row", warp_y * int32(tile.tile_m * M))
+    warp_row = bind("warp_row", warp_y * int32(tile.tile_m * MMA_M))
     warp_column = bind(
-        "warp_column", (warp - warp_y * int32(tile.warps_n)) * int32(tile.tile_n * N)
+        "warp_column", (warp - warp_y * int32(tile.warps_n)) * int32(tile.tile_n * MMA_N)
     )
     sums = registers("sums", tile.tile_m * tile.tile_n * _SUMS, "float32")
     with unrolled(tile.tile_m * tile.tile_n * _SUMS) as i:
@@ -143,11 +73,11 @@ def emit_mma(block: Block, tile: MmaTile) -> None:
 
     def row(i: Any) -> Any:
         fragment, half = tirx.truncdiv(i, int32(2)), tirx.truncmod(i, int32(2))
-        return first_row + warp_row + fragment * int32(M) + half * int32(M // 2) + group
+        return first_row + warp_row + fragment * int32(MMA_M) + half * int32(MMA_M // 2) + group
 
     def column(j: Any) -> Any:
         fragment, parity = tirx.truncdiv(j, int32(2)), tirx.truncmod(j, int32(2))
-        return first_column + warp_column + fragment * int32(N) + position * int32(2) + parity
+        return first_column + warp_column + fragment * int32(MMA_N) + position * int32(2) + parity
 
     def inside(i: Any, j: Any) -> Any:
         return every(
@@ -180,23 +110,23 @@ def _multiply(
     """Add the products of the chunk in buffer ``parity``."""
     left = registers("lhs_fragments", tile.tile_m * 4, "uint32")
     right = registers("rhs_fragments", tile.tile_n * 2, "uint32")
-    with T.serial(int32(0), int32(tile.tile_k // K)) as step:
-        k = bind("fragment_k", step * int32(K))
+    with T.serial(int32(0), int32(tile.tile_k // MMA_K)) as step:
+        k = bind("fragment_k", step * int32(MMA_K))
         with unrolled(tile.tile_m) as i:
             # Blocks of 8 by 8: two along M, then those further along K.
-            first = lhs[1] + i * int32(M)
+            first = lhs[1] + i * int32(MMA_M)
             _fragments(
                 lhs[0], left, i * int32(4), first, k, lane, 4, along_k_first=False, parity=parity
             )
         pairs, single = divmod(tile.tile_n, 2)
         with unrolled(pairs) as j:
             # Two along K, then those of the next instruction.
-            first = rhs[1] + j * int32(2 * N)
+            first = rhs[1] + j * int32(2 * MMA_N)
             _fragments(
                 rhs[0], right, j * int32(4), first, k, lane, 4, along_k_first=True, parity=parity
             )
         if single:
-            first = rhs[1] + int32(pairs * 2 * N)
+            first = rhs[1] + int32(pairs * 2 * MMA_N)
             _fragments(
                 rhs[0],
                 right,
@@ -250,8 +180,3 @@ def _fragments(
         count,
         transposed=not stage.along_k,
     )
-
-
-def grid_tiles(tile: MmaTile, m: Index, n: Index) -> Any:
-    """Blocks that cover a product."""
-    return across_tiles(m, tile.rows) * across_tiles(n, tile.columns)

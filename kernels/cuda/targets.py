@@ -28,19 +28,36 @@ class Machine:
 
     Attributes
     ----------
-    registers, shared_bytes, threads
-        Of one multiprocessor (SM), which the blocks running on it share.
+    registers, shared_bytes, threads, blocks
+        Of one multiprocessor (SM): what blocks running on it share, and how many may.
     multiprocessors
         Number of them.
     gigabytes_per_second
         What memory delivers.
+    gigahertz
+        Clock of the multiprocessors.
+    float32_lanes, float64_lanes, tensor_lanes
+        Multiply-adds of one multiprocessor in a cycle: in single and in double precision, and of
+        16-bit floats on tensor cores.
+    loads_per_cycle
+        Warps' loads of 128 bytes from shared memory or the first cache, of one multiprocessor.
+    reserved_shared_bytes, shared_unit
+        Shared memory that the system takes of each block, and what it is handed out in.
     """
 
     registers: int
     shared_bytes: int
     threads: int
     multiprocessors: int
-    gigabytes_per_second: int
+    gigabytes_per_second: float
+    blocks: int = 32
+    gigahertz: float = 1.4
+    float32_lanes: float = 128
+    float64_lanes: float = 64
+    tensor_lanes: float = 1024
+    loads_per_cycle: float = 1.0
+    reserved_shared_bytes: int = 1024
+    shared_unit: int = 128
 
 
 # One model for all architectures with the same instructions, of the least that they have: they

@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..cuda import mma
+from ..cuda import cost
 from ..cuda.function import Block, Grid
-from ..cuda.mma import MmaTile, emit_mma
+from ..cuda.mma import emit_mma
 from ..cuda.targets import MAX_REGISTERS, CudaTarget
+from ..cuda.tile_shape import MMA_K, MMA_M, MMA_N, MmaTile, grid_tiles
+from ..cuda.work import of_mma
 from ..problem import Problem
 from ..vectors import Index
-from . import cuda_cost
 from .cuda_rule import CudaRule
 from .rule import Config
 
@@ -80,42 +81,21 @@ class CudaMma(CudaRule[MmaConfig]):
         ):
             config = MmaConfig(y, x, tile_m, tile_n, tile_k)
             shape = config.shape()
-            if shape.rows >= max(2 * m, mma.M + 1) or shape.columns >= max(2 * n, mma.N + 1):
+            if shape.rows >= max(2 * m, MMA_M + 1) or shape.columns >= max(2 * n, MMA_N + 1):
                 continue
-            if tile_k >= max(2 * k, mma.K + 1):
+            if tile_k >= max(2 * k, MMA_K + 1):
                 continue
             if self.fits(problem, config):
                 yield config
 
     def cost(self, problem: Problem, target: CudaTarget, config: MmaConfig) -> float:
-        """Copies, fragments and instructions."""
-        m, n, k = problem.extents()
+        """That of copies, fragments and instructions."""
         shape = config.shape()
-        chunks = -(-k // shape.tile_k)
-        steps = chunks * shape.tile_k // mma.K
-        copies = 0.0
-        for stage, extent in (
-            (shape.lhs_stage(problem.lhs), k if problem.lhs == "k" else m),
-            (shape.rhs_stage(problem.rhs), k if problem.rhs == "k" else n),
-        ):
-            lanes = 8 if extent % 8 == 0 else 1
-            pieces = chunks * stage.outer * stage.inner / lanes / shape.threads
-            copies += pieces * (4.0 if lanes == 8 else 2.0)
-        fragments = steps * (shape.tile_m * 4 + shape.tile_n * 2)
-        instructions = steps * shape.tile_m * shape.tile_n
-        multiply = steps * (cuda_cost.SHARED_LATENCY + shape.tile_m * shape.tile_n * 8)
-        arrive = cuda_cost.MEMORY_LATENCY + (chunks - 1) * max(
-            0.0, cuda_cost.MEMORY_LATENCY - multiply / chunks
-        )
-        return cuda_cost.nanoseconds(
+        return cost.nanoseconds(
             problem,
             target,
-            blocks=mma.grid_tiles(shape, m, n),
-            threads=shape.threads,
-            loads=copies + fragments,
-            latency=arrive + multiply + chunks * cuda_cost.SYNC_CYCLES,
-            multiply_adds=instructions * 8,
-            shared_bytes=shape.shared_bytes(problem.lhs, problem.rhs, chunks),
+            of_mma(problem, shape),
+            shared_bytes=self.shared_bytes(problem, config),
             registers=min(
                 MAX_REGISTERS, 64 + shape.tile_m * (4 + shape.tile_n * 4) + 2 * shape.tile_n
             ),
@@ -129,7 +109,7 @@ class CudaMma(CudaRule[MmaConfig]):
 
     def grid(self, m: Index, n: Index, k: Index, config: MmaConfig) -> Grid:
         """A block for each tile."""
-        return Grid(config.shape().threads, mma.grid_tiles(config.shape(), m, n))
+        return Grid(config.shape().threads, grid_tiles(config.shape(), m, n))
 
     def emit(self, block: Block, config: MmaConfig) -> None:
         """One tile."""

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from ..cuda import cost
 from ..cuda.function import Block, Grid
-from ..cuda.targets import MAX_SHARED_BYTES, CudaTarget
+from ..cuda.targets import MAX_REGISTERS, MAX_SHARED_BYTES, CudaTarget
+from ..cuda.tile_shape import Tile
+from ..cuda.work import deep_reads, of_tile
 from ..problem import Problem
 from ..vectors import Index
 from .rule import Config
@@ -36,7 +39,7 @@ class CudaRule(ABC, Generic[C]):
 
     @abstractmethod
     def cost(self, problem: Problem, target: CudaTarget, config: C) -> float:
-        """Expected nanoseconds for a batch of matrices: see :mod:`.cuda_cost`."""
+        """Expected nanoseconds for a batch of matrices: see :mod:`..cuda.cost`."""
 
     @abstractmethod
     def grid(self, m: Index, n: Index, k: Index, config: C) -> Grid:
@@ -61,6 +64,21 @@ def may_copy_async(problem: Problem, target: CudaTarget) -> int:
     16-bit elements cannot: they are widened on their way.
     """
     return int(target.copies_async and problem.dtype in ("float32", "float64"))
+
+
+def tile_nanoseconds(problem: Problem, target: CudaTarget, shape: Tile) -> float:
+    """Expected time of :func:`~tf_tvm_ops.kernels.cuda.tile.emit_tile`."""
+    _, _, k = problem.extents()
+    deep = deep_reads(problem, shape)
+    sums = shape.tile_m * shape.tile_n
+    chunks = -(-k // shape.tile_k)
+    return cost.nanoseconds(
+        problem,
+        target,
+        of_tile(problem, shape),
+        shared_bytes=shape.shared_bytes(problem.lhs, problem.rhs, problem.dtype, chunks),
+        registers=min(MAX_REGISTERS, 40 + sums + deep * (shape.tile_m + shape.tile_n)),
+    )
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from ..cuda.function import Block, Grid
 from ..cuda.targets import MAX_THREADS, WARP, CudaTarget
 from ..cuda.tile import emit_tile
 from ..cuda.tile_shape import Tile
+from ..cuda.work import small_shape
 from ..elements import COMPUTE_DTYPES
 from ..problem import Problem
 from ..vectors import Index
-from . import cuda_cost
-from .cuda_rule import CudaRule, may_copy_async
+from .cuda_rule import CudaRule, may_copy_async, tile_nanoseconds
 from .rule import Config
 
 MAX_EXTENT = 64
@@ -62,16 +62,7 @@ class SmallConfig(Config):
 
     def shape(self, m: int, n: int) -> Tile:
         """The tile that covers a product."""
-        return Tile(
-            -(-m // self.tile_m),
-            -(-n // self.tile_n),
-            self.tile_m,
-            self.tile_n,
-            self.tile_k,
-            self.vector_width,
-            bool(self.copies_async),
-            self.matrices,
-        )
+        return small_shape(m, n, **self.to_json())
 
 
 class CudaSmall(CudaRule[SmallConfig]):
@@ -110,7 +101,7 @@ class CudaSmall(CudaRule[SmallConfig]):
     def cost(self, problem: Problem, target: CudaTarget, config: SmallConfig) -> float:
         """That of the tile."""
         m, n, _ = problem.extents()
-        return cuda_cost.tile(problem, target, config.shape(m, n))
+        return tile_nanoseconds(problem, target, config.shape(m, n))
 
     def shared_bytes(self, problem: Problem, config: SmallConfig) -> int:
         """One chunk of each product, two where there are more."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
+from ..cuda import cost
 from ..cuda.function import Block, Grid, as_int64, bind, int32, registers
 from ..cuda.targets import MAX_THREADS, WARP, CudaTarget
+from ..cuda.work import of_thread
 from ..problem import Problem
 from ..vectors import Index
-from . import cuda_cost
 from .cuda_rule import CudaRule
 from .rule import Config
 
@@ -73,22 +74,9 @@ class CudaThread(CudaRule[ThreadConfig]):
                 yield ThreadConfig(rows, columns, unroll)
 
     def cost(self, problem: Problem, target: CudaTarget, config: ThreadConfig) -> float:
-        """Each thread loads two elements for each multiply-add."""
-        m, n, k = problem.extents()
-        blocks = -(-m // config.num_threads_y) * -(-n // config.num_threads_x)
-        # Lanes of a warp read lines of their own where columns are rows of memory.
-        spread = 1 if problem.rhs == "n" else min(config.num_threads_x, WARP)
-        # Each step along K is a line of its own where columns lie side by side.
-        step = cuda_cost.MEMORY_LATENCY if problem.rhs == "n" else cuda_cost.CACHE_LATENCY
-        return cuda_cost.nanoseconds(
-            problem,
-            target,
-            blocks=blocks,
-            threads=config.num_threads_y * config.num_threads_x,
-            loads=k * (1 + spread),
-            latency=-(-k // config.unroll) * step + cuda_cost.MEMORY_LATENCY,
-            multiply_adds=k,
-        )
+        """That of a thread's loads."""
+        work = of_thread(problem, **config.to_json())
+        return cost.nanoseconds(problem, target, work)
 
     def grid(self, m: Index, n: Index, k: Index, config: ThreadConfig) -> Grid:
         """A block for each tile."""

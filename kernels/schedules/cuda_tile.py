@@ -10,11 +10,11 @@ from ..cuda.function import Block, Grid
 from ..cuda.targets import CudaTarget
 from ..cuda.tile import emit_tile
 from ..cuda.tile_shape import Tile, grid_tiles
+from ..cuda.work import tile_shape
 from ..elements import COMPUTE_DTYPES
 from ..problem import Problem
 from ..vectors import Index
-from . import cuda_cost
-from .cuda_rule import CudaRule, may_copy_async
+from .cuda_rule import CudaRule, may_copy_async, tile_nanoseconds
 from .rule import Config
 
 _THREADS = ((8, 8), (8, 16), (16, 8), (16, 16))
@@ -55,15 +55,7 @@ class TileConfig(Config):
 
     def shape(self) -> Tile:
         """The tile."""
-        return Tile(
-            self.num_threads_y,
-            self.num_threads_x,
-            self.tile_m,
-            self.tile_n,
-            self.tile_k,
-            self.vector_width,
-            bool(self.copies_async),
-        )
+        return tile_shape(**self.to_json())
 
 
 class CudaTile(CudaRule[TileConfig]):
@@ -93,7 +85,7 @@ class CudaTile(CudaRule[TileConfig]):
 
     def cost(self, problem: Problem, target: CudaTarget, config: TileConfig) -> float:
         """That of the tile."""
-        return cuda_cost.tile(problem, target, config.shape())
+        return tile_nanoseconds(problem, target, config.shape())
 
     def shared_bytes(self, problem: Problem, config: TileConfig) -> int:
         """Two chunks, unless there is only one."""

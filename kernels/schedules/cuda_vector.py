@@ -18,7 +18,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
-from ..cuda import device
+from ..cuda import cost, device
 from ..cuda.function import (
     Block,
     Grid,
@@ -31,14 +31,12 @@ from ..cuda.function import (
     unrolled,
 )
 from ..cuda.targets import MAX_THREADS, WARP, CudaTarget
+from ..cuda.work import VECTOR_BYTES, of_vector
 from ..elements import COMPUTE_DTYPES, ELEMENT_BYTES
 from ..problem import Problem
 from ..vectors import Index, int64
-from . import cuda_cost
 from .cuda_rule import CudaRule
 from .rule import Config
-
-_LINE_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class VectorConfig(Config):
 
 def lanes(problem: Problem) -> int:
     """Elements in 16 bytes."""
-    return _LINE_BYTES // ELEMENT_BYTES[problem.dtype]
+    return VECTOR_BYTES // ELEMENT_BYTES[problem.dtype]
 
 
 class CudaVector(CudaRule[VectorConfig]):
@@ -123,36 +121,16 @@ class CudaVector(CudaRule[VectorConfig]):
                                     yield config
 
     def cost(self, problem: Problem, target: CudaTarget, config: VectorConfig) -> float:
-        """Reads, and their latency; then the meeting of the sums."""
+        """That of the reads, and of the meeting of the sums."""
         _, n, k = problem.extents()
-        wide = lanes(problem)
-        y, columns = config.num_threads_y, config.columns
-        if problem.rhs == "k":
-            width = wide if k % wide == 0 else 1
-            steps = -(-k // (y * width))
-            reads = float(steps * (1 + columns))
-            # A warp's reads are whole lines only where its lanes are neighbours.
-            spread = max(1.0, min(WARP, 8 / max(1, y * width * ELEMENT_BYTES[problem.dtype] / 32)))
-            meet = columns * (y.bit_length() - 1) * cuda_cost.SHARED_LATENCY
-            multiply_adds = steps * width * columns
-        else:
-            width = wide if n % wide == 0 else 1
-            steps = -(-k // y)
-            reads = steps * (1 + columns / width)
-            spread = 1.0
-            meet = cuda_cost.SYNC_CYCLES + (2 + y / 4) * cuda_cost.SHARED_LATENCY
-            multiply_adds = steps * columns
-        transfer = max(1.0, width * ELEMENT_BYTES[problem.dtype] * WARP / 128)
-        return cuda_cost.nanoseconds(
+        extent = k if problem.rhs == "k" else n
+        width = lanes(problem) if extent % lanes(problem) == 0 else 1
+        return cost.nanoseconds(
             problem,
             target,
-            blocks=-(-n // config.width) / config.matrices,
-            threads=config.threads,
-            loads=reads * spread * transfer,
-            latency=-(-steps // config.unroll) * cuda_cost.MEMORY_LATENCY + meet,
-            multiply_adds=multiply_adds,
+            of_vector(problem, **config.to_json()),
             shared_bytes=self.shared_bytes(problem, config),
-            registers=32 + config.unroll * columns * width,
+            registers=32 + config.unroll * config.columns * width,
         )
 
     def shared_bytes(self, problem: Problem, config: VectorConfig) -> int:

@@ -1,0 +1,1 @@
+"""``tf-tvm-ops analyze``: what a pack's kernels do and what bounds them, without running them."""
