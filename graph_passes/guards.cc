@@ -146,11 +146,12 @@ Verdict CheckProduct(GraphView& view, const Fusion& fusion) {
 }
 
 Verdict EpiloguePays(GraphView& view, const Fusion& fusion) {
-  if (fusion.dtype != tensorflow::DT_BFLOAT16 || HasPackKernel(view, fusion)) {
+  const bool is_16_bit =
+      fusion.dtype == tensorflow::DT_BFLOAT16 || fusion.dtype == tensorflow::DT_HALF;
+  if (!is_16_bit || !OneDnnTakes(fusion.dtype) || HasPackKernel(view, fusion)) {
     return Verdict::Taken();
   }
-  static const bool onednn = OneDnnTakes(tensorflow::DT_BFLOAT16);
-  return onednn ? Verdict::Refused(Reason::kBfloat16) : Verdict::Taken();
+  return Verdict::Refused(Reason::k16Bit);
 }
 
 }  // namespace tf_tvm_ops

@@ -19,7 +19,8 @@ Verdict BeatsStock(GraphView& view, const Fusion& fusion);
 // All of them, in this order, up to the first that refuses.
 Verdict CheckProduct(GraphView& view, const Fusion& fusion);
 
-// Whether an epilogue may be fused into a product of this dtype.
+// Whether a scale or addend may be fused into a product of this dtype. If not, the product is
+// better left alone, since TensorFlow's own optimizer may fuse them.
 Verdict EpiloguePays(GraphView& view, const Fusion& fusion);
 
 // Whether the node will be differentiated in another way than its type says.

@@ -38,13 +38,16 @@ class Planner {
       verdict = Verdict::Refused(Reason::kGradient);
     }
     if (verdict.taken()) verdict = CheckProduct(view_, fusion);
+    const bool own = IsOpOfFamily(node.type_string());
+    if (verdict.taken() && !own && (fusion.scale != 1 || fusion.addend.has_value())) {
+      verdict = EpiloguePays(view_, fusion);
+    }
     if (fusion.dtype != tensorflow::DT_INVALID) outcome.shapes = Shapes(fusion);
     Verdict more;
     if (verdict.taken()) {
       more = Grow(&fusion);
-      verdict = BeatsStock(view_, fusion);
+      verdict = more.reason == Reason::k16Bit ? more : BeatsStock(view_, fusion);
     }
-    const bool own = IsOpOfFamily(node.type_string());
     if (own && (!verdict.taken() || fusion.absorbed.size() == 1)) return;  // no news
     if (verdict.taken()) {
       plan_.replacements.push_back(MakeReplacement(view_, fusion));

@@ -44,8 +44,8 @@ constexpr Word kWords[] = {
     {Reason::kSubtraction, "subtraction",
      "The mask is subtracted and may be as large as the product: to negate it costs what fusing "
      "it gains."},
-    {Reason::kBfloat16, "bfloat16",
-     "No pack has a bfloat16 kernel for it, and TensorFlow's separate ops are faster."},
+    {Reason::k16Bit, "16_bit",
+     "No pack is known to have a 16-bit kernel for it, and oneDNN with its own fusions is faster."},
     {Reason::kTaken, "taken", "It is fused with another product."},
 };
 

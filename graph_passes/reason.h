@@ -35,7 +35,7 @@ enum class Reason : uint8_t {
   kOrder,        // the op cannot do it after what is already fused
   kBroadcast,    // the addend enlarges the product, or stock would not broadcast it so
   kSubtraction,  // a mask is subtracted that may be as large as the product
-  kBfloat16,     // bfloat16 without a kernel in a pack: TensorFlow's separate ops are faster
+  k16Bit,        // 16-bit without a kernel in a pack: oneDNN, with its own fusions, is faster
   kTaken         // already fused with another product
 };
 

@@ -141,6 +141,7 @@ absl::Status ResolveMatMulShapes(const MatMulAttrs& attrs, const TensorShape& lh
     shapes->single_rhs &= y == 1;
   }
   shapes->single_rhs &= !attrs.lhs.adjoint;
+  shapes->reordered = attrs.lhs.length_first || attrs.rhs.length_first || attrs.output.length_first;
   if (!Shape(extents, &shapes->product_shape)) return invalid("The output is too large");
 
   const StridedView scalar, addend(addend_shape == nullptr ? TensorShape() : *addend_shape);

@@ -26,6 +26,9 @@ struct MatMulShapes {
   // rhs is one matrix for all batches, and lhs row-major: one large product.
   bool single_rhs = true;
 
+  // An operand is, or the product becomes, length-first, so that stock needs a transpose.
+  bool reordered = false;
+
   // Whether it is a product of as many matrices as matrices, or of one and one.
   bool is_plain() const { return same_batch || single_rhs; }
 };
