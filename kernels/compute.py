@@ -25,11 +25,13 @@ from .vectors import COMPUTE_DTYPES, ELEMENT_BYTES, Index, View, int64, storage_
 KERNEL_ABI = 2
 """Version of the argument list; the twin of ``kKernelAbi`` in ``cc/dispatch/kernel.h``."""
 
-_ELEMENTS = 1 << 48  # extent of the flat views of the operands: any index fits
+FLAT_ELEMENTS = 1 << 48
+"""Extent of the flat views of the operands: any index fits."""
 
-_POINTERS = ("lhs", "rhs", "addend", "out", "workspace")
+POINTERS = ("lhs", "rhs", "addend", "out", "workspace")
+"""The first arguments of every kernel, in order."""
 
-_INTEGERS = (
+INTEGERS = (
     "begin",
     "end",
     "heads",
@@ -47,6 +49,7 @@ _INTEGERS = (
     "out_head_stride",
     "out_stride",
 )
+"""Those after them, int64; then comes the scale, and for generic kernels m, n and k."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +144,11 @@ def kernel_function(
     compute_dtype = COMPUTE_DTYPES[problem.dtype]
     with IRBuilder() as builder, T.prim_func():
         T.func_name(symbol)
-        dtypes = dict.fromkeys(_POINTERS, problem.dtype) | {"workspace": compute_dtype}
+        dtypes = dict.fromkeys(POINTERS, problem.dtype) | {"workspace": compute_dtype}
         pointers = {
             name: T.arg(name, T.handle(storage_dtype(dtype))) for name, dtype in dtypes.items()
         }
-        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in _INTEGERS}
+        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in INTEGERS}
         scale = T.arg("scale", tirx.Var("scale", "float64"))
         if problem.is_generic:
             arg |= {name: T.arg(name, tirx.Var(name, "int64")) for name in "mnk"}
@@ -154,7 +157,7 @@ def kernel_function(
             # Operands are aligned to an element and no more: a tensor may be a slice.
             name: View(
                 T.decl_buffer(
-                    [int64(_ELEMENTS)],
+                    [int64(FLAT_ELEMENTS)],
                     storage_dtype(dtypes[name]),
                     data=pointer,
                     align=(

@@ -15,34 +15,11 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from ..compute import ADD_MATRIX, ADD_NOTHING
+from ..compute import ADD_MATRIX, ADD_NOTHING, FLAT_ELEMENTS, INTEGERS, POINTERS
 from ..problem import Problem
 from ..vectors import COMPUTE_DTYPES, Index, int64, storage_dtype
 from . import device
 from .targets import MAX_GRID, MAX_THREADS
-
-_ELEMENTS = 1 << 48  # extent of the flat views of the operands: any index fits
-
-_POINTERS = ("lhs", "rhs", "addend", "out", "workspace")
-
-_INTEGERS = (
-    "begin",
-    "end",
-    "heads",
-    "lhs_batch_stride",
-    "lhs_head_stride",
-    "lhs_stride",
-    "rhs_batch_stride",
-    "rhs_head_stride",
-    "rhs_stride",
-    "addend_batch_stride",
-    "addend_head_stride",
-    "addend_stride",
-    "addend_kind",
-    "out_batch_stride",
-    "out_head_stride",
-    "out_stride",
-)
 
 
 def named(name: str, value: Any) -> Any:
@@ -296,14 +273,14 @@ def kernel_function(
     """
     with IRBuilder() as builder, T.prim_func():
         T.func_name(symbol)
-        pointers = {name: T.arg(name, T.handle(storage_dtype(problem.dtype))) for name in _POINTERS}
-        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in _INTEGERS}
+        pointers = {name: T.arg(name, T.handle(storage_dtype(problem.dtype))) for name in POINTERS}
+        arg = {name: T.arg(name, tirx.Var(name, "int64")) for name in INTEGERS}
         scale = T.arg("scale", tirx.Var("scale", "float64"))
         if problem.is_generic:
             arg |= {name: T.arg(name, tirx.Var(name, "int64")) for name in "mnk"}
         T.func_attr({"global_symbol": symbol, "tirx.noalias": True})
         buffers = {
-            name: T.decl_buffer([int64(_ELEMENTS)], storage_dtype(problem.dtype), data=pointer)
+            name: T.decl_buffer([int64(FLAT_ELEMENTS)], storage_dtype(problem.dtype), data=pointer)
             for name, pointer in pointers.items()
         }
         compute_dtype = COMPUTE_DTYPES[problem.dtype]
