@@ -106,3 +106,17 @@ def normal(*shape: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:
     """Normally distributed numbers."""
     rng = np.random.default_rng([seed, *shape])
     return tf.cast(tf.constant(rng.standard_normal(shape)), dtype)
+
+
+# Operands of attention: [batch, heads, length, depth] and, as a dense layer leaves them, [batch,
+# length, heads, depth]; probabilities; a mask.
+Q, K, V = normal(2, 4, 5, 16), normal(2, 4, 7, 16, seed=1), normal(2, 4, 7, 16, seed=2)
+QL, KL, VL = (tf.transpose(x, [0, 2, 1, 3]) for x in (Q, K, V))
+P = normal(2, 4, 5, 7, seed=3)
+MASK = normal(2, 1, 1, 7, seed=4)
+SWAP = [0, 2, 1, 3]  # length and heads
+
+
+def scores(q: Any, k: Any) -> Any:
+    """Queries times keys, which many tests begin with."""
+    return tf.matmul(q, k, transpose_b=True)

@@ -115,6 +115,13 @@ def test_bench_checks_answers_before_it_times(table: Path) -> None:
     assert "WrongAnswerError: ours" in done.stderr
 
 
+def test_bench_refuses_two_comparisons_at_once(table: Path) -> None:
+    arguments = ["bench", str(table), "--fused", "--peer", "libxsmm"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "give one of them" in result.output
+
+
 def test_bench_times_stock_as_stock() -> None:
     lhs, rhs = cases.Case("", (2, 8, 17, 64), (2, 8, 17, 64), False, True).operands()
     rewrite.clear_report()

@@ -333,7 +333,6 @@ def test_the_image_that_a_gpu_would_run(pack: Path) -> None:
 
 
 def test_plot(pack: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib, of the extra `plots`, is not installed")
     path = tmp_path / "roofline.png"
     result = run(pack, "--plot", path)
     assert result.exit_code == 0, result.output
