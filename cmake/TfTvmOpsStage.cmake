@@ -4,10 +4,9 @@
 set(TF_TVM_OPS_STAGE "${PROJECT_BINARY_DIR}/stage")
 set(stage_package "${TF_TVM_OPS_STAGE}/tf_tvm_ops")
 
-file(GLOB staged CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tf_tvm_ops/*.py"
-     "${PROJECT_SOURCE_DIR}/tf_tvm_ops/*.pyi")
-# Installed in place, _build_info.py lies among the sources.
-list(REMOVE_ITEM staged "${PROJECT_SOURCE_DIR}/tf_tvm_ops/_build_info.py")
+# Not _build_info.py, which lies among the sources when installed in place.
+file(GLOB staged CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tf_tvm_ops/[a-z]*.py"
+     "${PROJECT_SOURCE_DIR}/tf_tvm_ops/__*.py" "${PROJECT_SOURCE_DIR}/tf_tvm_ops/*.pyi")
 file(REMOVE_RECURSE "${stage_package}")
 file(MAKE_DIRECTORY "${stage_package}")
 foreach(path IN LISTS staged)

@@ -80,17 +80,15 @@ class Planner {
 
   Verdict GrowOperand(FusedOperand Fusion::* operand, Fusion* fusion) {
     for (;;) {
-      Fusion trial = *fusion;
-      const Verdict verdict = StepUp(&(trial.*operand), &trial);
+      const Verdict verdict = StepUp(operand, fusion);
       if (!verdict.taken()) return verdict;
-      *fusion = std::move(trial);
     }
   }
 
-  // Over one node that gives an operand.
-  Verdict StepUp(FusedOperand* operand, Fusion* trial) {
-    const Node* producer = view_.Producer(operand->tensor);
-    Slot use = operand->tensor;
+  // Over one node that gives an operand; the fusion is as it was unless that is taken.
+  Verdict StepUp(FusedOperand Fusion::* operand, Fusion* fusion) {
+    Slot use = (fusion->*operand).tensor;
+    const Node* producer = view_.Producer(use);
     std::vector<const Node*> identities;
     while (producer != nullptr && GraphView::IsPlainIdentity(*producer)) {
       if (!IsOnlyUse(*producer, use).taken()) return Verdict::NotApplicable();
@@ -101,22 +99,21 @@ class Planner {
     const OperandRule rule =
         producer == nullptr ? nullptr : FindOperandRule(producer->type_string());
     if (rule == nullptr) return Verdict::NotApplicable();
-    Fusion after = *trial;
+    Fusion after = *fusion;
     // Asked first, since most factors and transposes beside products are none that could be fused.
-    const bool is_lhs = operand == &trial->lhs;
-    Verdict verdict = rule(view_, *producer, is_lhs ? &after.lhs : &after.rhs, &after);
+    Verdict verdict = rule(view_, *producer, &(after.*operand), &after);
     if (!verdict.taken()) return verdict;
     verdict = IsOnlyUse(*producer, use);
-    if (verdict.taken() && !SameDevice(*producer, *trial->product)) {
+    if (verdict.taken() && !SameDevice(*producer, *fusion->product)) {
       verdict = Verdict::Refused(Reason::kOtherDevice, producer->name());
     }
     if (verdict.taken() && HasOwnGradient(view_, *producer)) {
       verdict = Verdict::Refused(Reason::kGradient, producer->name());
     }
-    if (verdict.taken() && after.scale != trial->scale) verdict = EpiloguePays(view_, after);
+    if (verdict.taken() && after.scale != fusion->scale) verdict = EpiloguePays(view_, after);
     if (!verdict.taken()) return verdict;
     after.absorbed.insert(after.absorbed.end(), identities.begin(), identities.end());
-    *trial = std::move(after);
+    *fusion = std::move(after);
     return verdict;
   }
 

@@ -40,7 +40,7 @@ struct RuleForOp {
   Rule rule;
 };
 
-// A list for each op; nullptr for an op that no rule is about.
+// The rule for an op; nullptr if there is none.
 ProductRule FindProductRule(std::string_view op);
 OperandRule FindOperandRule(std::string_view op);
 EpilogueRule FindEpilogueRule(std::string_view op);

@@ -76,6 +76,8 @@ def bench(
     console = standard_output()
     here = machine.describe()
     chosen = cases.select(tables or cases.default_tables(), per_site)
+    if fused_only and peer is not None:
+        raise click.UsageError("--fused and --peer measure different things: give one of them")
     if peer is not None:
         xsmm.compare(console, here, chosen, packs, out)
         return
