@@ -1,9 +1,9 @@
 """The oracle check that a kernel passes before it enters a manifest.
 
 Fresh random operands each time, float64 NumPy as the oracle, and memory around every row set so
-that a wrong access shows: the output is poisoned with NaN, gaps between rows of the operands hold
-NaN, gaps between rows of the output hold a sentinel that must survive, and where there are no gaps
-memory ends behind the last row.
+that a wrong access shows: the output is poisoned with NaN, gaps between rows of the operands and
+what follows them hold NaN, those of the output a sentinel that must survive, and where there are no
+gaps memory ends behind the last row.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _check(
     if not np.all(error <= bound):
         wrong = int(np.count_nonzero(~(error <= bound)))
         return f"{wrong} of {error.size} results wrong (largest error {np.nanmax(error):.3g})"
-    if not out.gaps_hold_sentinel():
+    if not out.sentinel_survives():
         return "wrote outside its rows"
     return ""
 
@@ -260,8 +260,8 @@ class _Operand:
         # Heads lie inside rows, as in [batch, length, heads, depth], when there are gaps.
         order = (0, 2, 1, 3) if layout.gap else (0, 1, 2, 3)
         extents = (layout.batch, heads, outer, row)
-        allocate = np.zeros if layout.gap else _guarded
-        self._memory = allocate([extents[i] for i in order], _storage(dtype))
+        allocate = _followed if layout.gap else _guarded
+        self._memory, self._behind = allocate([extents[i] for i in order], _storage(dtype))
         whole = self._memory.transpose(order)
         self._matrices, self._gaps = whole[..., :inner], whole[..., inner:]
         strides = [stride // ELEMENT_BYTES[dtype] for stride in whole.strides]
@@ -273,15 +273,17 @@ class _Operand:
         return int(self._memory.ctypes.data)
 
     def fill(self, rng: np.random.Generator) -> None:
-        """Random values, with NaN in the gaps: who reads those spoils the result."""
+        """Random values, with NaN around them: who reads those spoils the result."""
         values = rng.standard_normal(self._matrices.shape)
         self._matrices[...] = _encode(values, self._dtype)
-        self._gaps[...] = _encode(np.array(np.nan), self._dtype)
+        for outside in (self._gaps, self._behind):
+            outside[...] = _encode(np.array(np.nan), self._dtype)
 
     def poison(self) -> None:
-        """NaN where results belong, a sentinel in the gaps."""
+        """NaN where results belong, a sentinel around them."""
         self._matrices[...] = _encode(np.array(np.nan), self._dtype)
-        self._gaps[...] = _encode(np.array(_SENTINEL), self._dtype)
+        for outside in (self._gaps, self._behind):
+            outside[...] = _encode(np.array(_SENTINEL), self._dtype)
 
     def values(self) -> npt.NDArray[np.floating[Any]]:
         """The matrices, [batch, heads, rows, columns]."""
@@ -291,13 +293,25 @@ class _Operand:
             values = values.astype(np.longdouble)
         return values.swapaxes(-1, -2) if self._transposed else values
 
-    def gaps_hold_sentinel(self) -> bool:
+    def sentinel_survives(self) -> bool:
         """Whether memory outside the matrices is as :meth:`poison` left it."""
-        return bool(np.all(self._gaps == _encode(np.array(_SENTINEL), self._dtype)))
+        sentinel = _encode(np.array(_SENTINEL), self._dtype)
+        return all(bool(np.all(outside == sentinel)) for outside in (self._gaps, self._behind))
 
 
-def _guarded(shape: list[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Zeros that end where memory does: who reads or writes behind them ends the process."""
+_Memory = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+
+
+def _followed(shape: list[int], dtype: npt.DTypeLike) -> _Memory:
+    """Memory, and a row of every head and a page of memory that follows it."""
+    size = math.prod(shape)
+    behind = math.prod(shape[2:]) + mmap.PAGESIZE // np.dtype(dtype).itemsize
+    memory = np.zeros(size + behind, dtype)
+    return memory[:size].reshape(shape), memory[size:]
+
+
+def _guarded(shape: list[int], dtype: npt.DTypeLike) -> _Memory:
+    """Memory and nothing: who reads or writes behind it ends the process."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     pages = -(-size // mmap.PAGESIZE) + 1
     memory = np.frombuffer(mmap.mmap(-1, pages * mmap.PAGESIZE), np.uint8)
@@ -306,7 +320,7 @@ def _guarded(shape: list[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard.ctypes.data), mmap.PAGESIZE, protection):
         raise OSError("no memory that must not be touched: mprotect failed")
     end = (pages - 1) * mmap.PAGESIZE
-    return memory[end - size : end].view(dtype).reshape(shape)
+    return memory[end - size : end].view(dtype).reshape(shape), np.empty(0, dtype)
 
 
 def _storage(dtype: str) -> npt.DTypeLike:
