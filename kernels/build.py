@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import shutil
@@ -37,6 +38,8 @@ from .targets import Target
 _COMPILERS = ("c++", "g++", "clang++")
 PART = ".part.o"
 _PART_AGE_SECONDS = 3600.0
+_NO_PART_OF_CODE = frozenset({"runtime", "tuning"})
+"""Folders that choose, run and time kernels and have no say in their code."""
 
 
 def _pipeline() -> tuple[Any, ...]:
@@ -81,6 +84,7 @@ class Kernel:
         return rule.workspace_bytes(self.problem, self.target, config)
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what a kernel's code depends on."""
     packages = {name: importlib.metadata.version(name) for name in ("apache-tvm", "apache-tvm-ffi")}
@@ -88,11 +92,13 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def _sources_digest() -> str:
-    """Digest of the code that turns choices into TensorIR."""
+def sources_digest(suffixes: tuple[str, ...] = ("*.py",)) -> str:
+    """Digest of the code that turns choices into TensorIR, and of all near it that might."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    folder = Path(__file__).parent
+    for path in sorted(itertools.chain(*(folder.rglob(suffix) for suffix in suffixes))):
+        if path.relative_to(folder).parts[0] not in _NO_PART_OF_CODE:
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -104,7 +110,7 @@ def object_key(kernel: Kernel) -> str:
         dict(kernel.choice.to_json()),
         kernel.target.name,
         versions(),
-        _sources_digest(),
+        sources_digest(),
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

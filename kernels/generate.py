@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +17,7 @@ from .cuda import build as cuda_build
 from .cuda.generate import make_images
 from .cuda.targets import is_cuda, parse_cuda_target
 from .manifest import EMULATED, NATIVE, ImageEntry, KernelEntry, Manifest, file_sha256, image_name
+from .pool import process_pool
 from .problem import DTYPES, LHS_CONTIGUOUS, RHS_CONTIGUOUS, Problem
 from .schedules import choose
 from .shapes import load_tables, problems
@@ -129,7 +127,7 @@ def generate(
         raise GenerateError("no target left that this machine can check; nothing to generate")
 
     with (
-        _pool(jobs) as pool,
+        process_pool(jobs) as pool,
         tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder,
     ):
         kernels = [k for target in targets for k in _choose_all(table, dtypes, target)]
@@ -204,27 +202,6 @@ def _choose_all(
         choice = choose(problem, target)
         if base is None or choice.rule is not choose(problem, base).rule:
             yield Kernel(problem, choice, target)
-
-
-def _pool(jobs: int | None) -> ProcessPoolExecutor:
-    # Spawned, not forked: TVM and LLVM have threads of their own.
-    return ProcessPoolExecutor(
-        jobs or len(os.sched_getaffinity(0)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_end_with_parent,
-    )
-
-
-def _end_with_parent() -> None:
-    """Let this process end when its parent does, also if that is killed."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _chunks(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:

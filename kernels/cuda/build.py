@@ -95,14 +95,9 @@ def versions() -> dict[str, str]:
     return cpu_build.versions() | {"nvrtc": nvrtc.version()}
 
 
-@cache
 def sources_digest() -> str:
     """Digest of the code that makes kernels and checks them."""
-    digest = hashlib.sha256()
-    folder = Path(__file__).parent.parent
-    for path in sorted(itertools.chain(*(folder.rglob(suffix) for suffix in _SUFFIXES))):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    return cpu_build.sources_digest(_SUFFIXES)
 
 
 def function(kernel: CudaKernel) -> Any:

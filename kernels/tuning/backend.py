@@ -1,0 +1,129 @@
+"""Compiling candidates: the same steps for every kind of target."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from .. import build
+from ..compute import KERNEL_ABI
+from ..pool import Workers
+from ..problem import Problem
+from ..schedules import Choice
+from ..targets import Target
+from .measurer import Trial
+from .space import Candidate, space
+
+Compiled = tuple[Problem, Choice]
+
+
+class Backend(Protocol):
+    """How candidates for a target become an image.
+
+    Attributes
+    ----------
+    name
+        Of the target.
+    code
+        Digest of the code generator and its versions.
+    versions
+        Of what compiles.
+    """
+
+    name: str
+    code: str
+    versions: Mapping[str, str]
+
+    def space(self, problem: Problem) -> list[Candidate]:
+        """All candidates, the most promising first; none if no rule applies."""
+        ...
+
+    def compile(
+        self, workers: Workers, candidates: Sequence[Compiled]
+    ) -> Iterator[tuple[Compiled, str]]:
+        """Each candidate once it is compiled, and what went wrong, ``""`` if nothing."""
+        ...
+
+    def link(self, candidates: Sequence[Compiled], image: Path) -> None:
+        """An image of candidates that were compiled."""
+        ...
+
+    def trial(self, candidate: Compiled) -> Trial:
+        """The candidate in an image."""
+        ...
+
+
+class CpuBackend:
+    """See :class:`Backend`.
+
+    Parameters
+    ----------
+    target
+        What is compiled for.
+    cache
+        Folder of object files.
+    """
+
+    def __init__(self, target: Target, cache: Path) -> None:
+        build.prepare_cache(cache)
+        self.name = target.name
+        self.versions = build.versions()
+        parts = [KERNEL_ABI, self.versions, build.sources_digest()]
+        self.code = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        self._target = target
+        self._cache = cache
+
+    def space(self, problem: Problem) -> list[Candidate]:
+        """See :class:`Backend`."""
+        if problem.dtype not in self._target.dtypes:
+            return []
+        try:
+            return space(problem, self._target)
+        except ValueError:
+            return []
+
+    def compile(
+        self, workers: Workers, candidates: Sequence[Compiled]
+    ) -> Iterator[tuple[Compiled, str]]:
+        """See :class:`Backend`."""
+        work: dict[tuple[build.Kernel, Path], Compiled] = {}
+        for candidate in candidates:
+            kernel = self._kernel(candidate)
+            path = build.object_path(self._cache, kernel)
+            if path.exists():
+                yield candidate, ""
+            else:
+                work[kernel, path] = candidate
+        for item, error in workers.run(_compile, list(work)):
+            if isinstance(error, OSError):
+                raise build.cache_error(error) from error
+            yield work[item], _message(error)
+
+    def link(self, candidates: Sequence[Compiled], image: Path) -> None:
+        """See :class:`Backend`."""
+        kernels = (self._kernel(candidate) for candidate in candidates)
+        build.link_image([build.object_path(self._cache, kernel) for kernel in kernels], image)
+
+    def trial(self, candidate: Compiled) -> Trial:
+        """See :class:`Backend`."""
+        kernel = self._kernel(candidate)
+        return Trial(kernel.symbol, kernel.workspace_bytes)
+
+    def _kernel(self, candidate: Compiled) -> build.Kernel:
+        return build.Kernel(*candidate, self._target)
+
+
+def _compile(item: tuple[build.Kernel, Path]) -> None:
+    build.compile_object(*item)
+
+
+def _message(error: BaseException | None) -> str:
+    if error is None:
+        return ""
+    if isinstance(error, TimeoutError):
+        return "the compiler did not end in time"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"{type(error).__name__}: {lines[-1]}"

@@ -1,0 +1,159 @@
+"""Measuring on this machine, in a process of its own that is pinned to a core."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from . import machine
+from .measurer import Group, MeasureError, Outcome
+from .record import CRASHED, TIMED_OUT
+
+DEADLINE_SECONDS = 20.0
+"""For a candidate to be checked, and for one to be timed; the slowest takes a hundredth of it."""
+
+
+class LocalMeasurer:
+    """See :class:`~.measurer.Measurer`. Close it, or use it in a ``with``.
+
+    Parameters
+    ----------
+    deadline
+        Seconds after which a candidate is given up.
+    command
+        What starts the worker, without its arguments.
+    """
+
+    def __init__(
+        self,
+        deadline: float = DEADLINE_SECONDS,
+        command: Sequence[str] = (sys.executable, "-m", "tf_tvm_ops.kernels.tuning.worker"),
+    ) -> None:
+        self.machine = machine.processor()
+        self._deadline = deadline
+        # The last core: the first ones have more of the system's own work.
+        cold_bytes = 2 * machine.last_level_cache_bytes()
+        self._command = [*command, str(machine.cores()[-1]), str(cold_bytes)]
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def measure(self, groups: Sequence[Group]) -> Iterator[tuple[Group, list[Outcome]]]:
+        """See :class:`~.measurer.Measurer`."""
+        for group in groups:
+            yield group, self._measure(group)
+
+    def _measure(self, group: Group) -> list[Outcome]:
+        """Leaves out a candidate that ended the process, and starts again with the others."""
+        failed: dict[int, Outcome] = {}
+        while len(failed) < len(group.trials):
+            left = [i for i in range(len(group.trials)) if i not in failed]
+            attempt = replace(group, trials=tuple(group.trials[index] for index in left))
+            if self._worker is None:
+                self._worker = _Worker(self._command)
+            answer = self._worker.run(attempt, self._deadline)
+            if isinstance(answer, list):
+                found = dict(zip(left, answer)) | failed
+                return [found[index] for index in range(len(group.trials))]
+            self.close()
+            place, outcome = answer
+            failed[left[place]] = outcome
+        return [failed[index] for index in range(len(group.trials))]
+
+
+class _Worker:
+    """The process, and a thread that reads what it says."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            encoding="utf-8",
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def run(self, group: Group, deadline: float) -> list[Outcome] | tuple[int, Outcome]:
+        """Outcomes of all candidates, or which one ended the process, and how."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(group.to_json()) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended: the reader says so
+        current: int | None = None
+        while True:
+            try:
+                line = self._lines.get(timeout=deadline)
+            except queue.Empty:
+                self.end()
+                message = f"not done after {deadline:g} s"
+                return self._blame(current, Outcome(TIMED_OUT, message=message))
+            if line is None:
+                self._process.wait()
+                return self._blame(current, Outcome(CRASHED, message=self._ending()))
+            said: dict[str, Any] = json.loads(line)
+            if "outcomes" in said:
+                return [Outcome(**fields) for fields in said["outcomes"]]
+            current = said["starting"]
+
+    def _blame(self, current: int | None, outcome: Outcome) -> tuple[int, Outcome]:
+        if current is None:
+            raise MeasureError(
+                f"the process that measures does not work here: {outcome.message or 'it ended'}"
+                f"{self._last_error()}"
+            )
+        return current, outcome
+
+    def _ending(self) -> str:
+        code = self._process.returncode
+        if code < 0:
+            try:
+                return f"ended by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"ended by signal {-code}"
+        return f"ended with code {code}{self._last_error()}"
+
+    def _last_error(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def end(self) -> None:
+        """Kill it: it holds nothing worth keeping."""
+        self._process.kill()
+        self._process.wait()
