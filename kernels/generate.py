@@ -8,6 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .. import version
 from . import build, publish
@@ -27,6 +28,10 @@ from .verify import missing_symbols, verify_image
 Report = Callable[[str, int, int], None]
 """``report(step, done, total)``: called as work proceeds, ``done`` from 0 to ``total``."""
 
+Choices = Mapping[str, Mapping[Problem, Any]]
+"""By name of target and problem: a :class:`~.schedules.Choice`, or a ``CudaChoice`` for a GPU."""
+
+_NO_CHOICES: Choices = {}
 _CHUNK = 16  # kernels to a task: few enough to share evenly, enough to outweigh the hand-over
 
 
@@ -71,6 +76,7 @@ def generate(
     *,
     skip_unverifiable: bool = False,
     all_generic: bool = False,
+    choices: Choices = _NO_CHOICES,
     jobs: int | None = None,
     report: Report = lambda step, done, total: None,
 ) -> Summary:
@@ -92,6 +98,9 @@ def generate(
         of refusing.
     all_generic
         Make generic kernels for every dtype, not only for those of the tables.
+    choices
+        Rules and configs that were measured to be fastest, by name of target and problem; the cost
+        model chooses the others.
     jobs
         Processes that compile; all cores if None.
     report
@@ -130,7 +139,7 @@ def generate(
         process_pool(jobs) as pool,
         tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder,
     ):
-        kernels = [k for target in targets for k in _choose_all(table, dtypes, target)]
+        kernels = [k for t in targets for k in _choose_all(table, dtypes, t, choices)]
         checked = {kernel: replace(kernel, target=checkers[kernel.target]) for kernel in kernels}
         needed = dict.fromkeys((*kernels, *checked.values()))
         objects = {kernel: build.object_path(cache, kernel) for kernel in needed}
@@ -156,7 +165,7 @@ def generate(
             images.append(entry)
             files[entry.file] = image
         wanted_problems = [*_generic(dtypes), *table] if gpus else []
-        cuda = make_images(pool, wanted_problems, gpus, cache, Path(folder), report)
+        cuda = make_images(pool, wanted_problems, gpus, choices, cache, Path(folder), report)
         images += cuda.entries
         files |= cuda.files
         rejected += cuda.rejected
@@ -193,13 +202,14 @@ def _generic(dtypes: Sequence[str]) -> list[Problem]:
 
 
 def _choose_all(
-    table: Sequence[Problem], generic_dtypes: Sequence[str], target: Target
+    table: Sequence[Problem], generic_dtypes: Sequence[str], target: Target, choices: Choices
 ) -> Iterator[Kernel]:
     base = TARGETS[target.base] if target.base else None
+    measured = choices.get(target.name, {})
     for problem in (*_generic(generic_dtypes), *table):
         if problem.dtype not in target.dtypes:
             continue
-        choice = choose(problem, target)
+        choice = measured.get(problem) or choose(problem, target)
         if base is None or choice.rule is not choose(problem, base).rule:
             yield Kernel(problem, choice, target)
 

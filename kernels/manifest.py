@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,77 @@ class ManifestError(ValueError):
 
 
 @dataclass(frozen=True)
+class Duel:
+    """A kernel and stock, timed in turns in one process.
+
+    Attributes
+    ----------
+    kernel_us, stock_us
+        Median microseconds for the op, inside a graph.
+    noise_us
+        Half the interquartile range of their difference, round by round.
+    """
+
+    kernel_us: float
+    stock_us: float
+    noise_us: float
+
+    @property
+    def won(self) -> bool:
+        """Whether the kernel was faster by more than the noise."""
+        return self.stock_us - self.kernel_us > self.noise_us
+
+    def to_json(self) -> dict[str, float]:
+        """As the manifest has it."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How a kernel did against stock at one setting.
+
+    Attributes
+    ----------
+    matrices
+        Batch times heads.
+    threads
+        Intra-op threads.
+    cache
+        ``"hot"`` or ``"cold"``: whether the operands were in the processor's caches.
+    epilogue
+        What follows the product: ``"none"``, ``"add"`` (scale and addend) or ``"transpose"``; ops
+        of their own in stock.
+    onednn, eigen
+        Against stock with oneDNN on, as TensorFlow ships, and off.
+    """
+
+    matrices: int
+    threads: int
+    cache: str
+    epilogue: str
+    onednn: Duel
+    eigen: Duel
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {
+            "matrices": self.matrices,
+            "threads": self.threads,
+            "cache": self.cache,
+            "epilogue": self.epilogue,
+            "onednn": self.onednn.to_json(),
+            "eigen": self.eigen.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Timing:
+        """The inverse of :meth:`to_json`."""
+        names = ("matrices", "threads", "cache", "epilogue")
+        duels = (Duel(**fields[name]) for name in ("onednn", "eigen"))
+        return cls(*(fields[name] for name in names), *duels)
+
+
+@dataclass(frozen=True)
 class KernelEntry:
     """A kernel of an image.
 
@@ -43,6 +114,8 @@ class KernelEntry:
     resources
         What a block of it takes of a GPU: ``registers`` of a thread, ``shared_bytes``,
         ``stack_bytes`` and ``spill_bytes``. None for a CPU.
+    timings
+        How it did against stock when the pack was tuned.
     """
 
     symbol: str
@@ -50,6 +123,7 @@ class KernelEntry:
     config: Mapping[str, Any]
     workspace_bytes: int
     resources: Mapping[str, int] | None = None
+    timings: tuple[Timing, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -59,7 +133,11 @@ class KernelEntry:
             "config": dict(self.config),
             "workspace_bytes": self.workspace_bytes,
         }
-        return fields if self.resources is None else fields | {"resources": dict(self.resources)}
+        if self.resources is not None:
+            fields["resources"] = dict(self.resources)
+        if self.timings:
+            fields["timings"] = [timing.to_json() for timing in self.timings]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -164,6 +242,7 @@ def load(pack: Path) -> Manifest:
                             config=kernel["config"],
                             workspace_bytes=kernel["workspace_bytes"],
                             resources=kernel.get("resources"),
+                            timings=tuple(map(Timing.from_json, kernel.get("timings", ()))),
                         )
                         for kernel in image["kernels"]
                     ),

@@ -9,8 +9,8 @@ import click
 
 from tf_tvm_ops.version import __version__
 
-# Name: module and function. `generate` needs TVM, `bench` and `rewrite` TensorFlow, `analyze` and
-# `inspect` neither.
+# Name: module and function. `generate` needs TVM, `bench` and `rewrite` TensorFlow, `tune` both,
+# `analyze` and `inspect` neither.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "analyze": ("tf_tvm_ops.tools.analyze.command", "analyze"),
     "bench": ("tf_tvm_ops.tools.bench.command", "bench"),
@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "generate": ("tf_tvm_ops.tools.generate", "generate"),
     "inspect": ("tf_tvm_ops.tools.inspect", "inspect"),
     "rewrite": ("tf_tvm_ops.tools.rewrite", "rewrite"),
+    "tune": ("tf_tvm_ops.tools.tune.command", "tune"),
 }
 
 _HELP = {
@@ -27,6 +28,7 @@ _HELP = {
     "generate": "Compile kernels for a table of shapes into a pack.",
     "inspect": "List the kernels of a pack.",
     "rewrite": "Write a SavedModel that uses the ops.",
+    "tune": "Search for the fastest kernels, and prove them against stock.",
 }
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-_PLAIN_INTERVAL_SECONDS = 5.0
+from tf_tvm_ops.tools.progress import BadInput, progress
 
 
 @click.command()
@@ -74,7 +72,7 @@ def generate(
         from tf_tvm_ops.kernels.generate import GenerateError
         from tf_tvm_ops.kernels.generate import generate as make
     except ImportError as error:
-        raise _BadInput(
+        raise BadInput(
             f"generating needs {error.name or error}: pip install 'tf-tvm-ops[generate]'"
         ) from error
     if cache is None:
@@ -82,7 +80,7 @@ def generate(
     names = targets or tuple(n for n, t in known.TARGETS.items() if t.runs_here())
     start = time.monotonic()
     try:
-        with _progress() as report:
+        with progress() as report:
             summary = make(
                 shape_files,
                 names,
@@ -94,7 +92,7 @@ def generate(
                 report=report,
             )
     except (ValueError, OSError, BuildError, CompilerError, GenerateError) as error:
-        raise _BadInput(str(error)) from error
+        raise BadInput(str(error)) from error
     for target in summary.skipped:
         click.echo(f"skipped {target}: this machine cannot run it, so it cannot be checked")
     for target in summary.emulated:
@@ -109,59 +107,3 @@ def generate(
     )
     if summary.rejected:
         sys.exit(1)
-
-
-class _BadInput(click.ClickException):
-    """One line to standard error, and the exit code of a wrong command line."""
-
-    exit_code = 2
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each step on a terminal, a line now and then elsewhere."""
-    if not sys.stdout.isatty():
-        yield _plain()
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    with Progress(
-        TextColumn("{task.description:20}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    ) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def report(step: str, done: int, total: int) -> None:
-            if not total:
-                return
-            if step not in tasks:
-                tasks[step] = progress.add_task(step, total=total)
-            progress.update(tasks[step], completed=done)
-
-        yield report
-
-
-def _plain() -> Callable[[str, int, int], None]:
-    last_step, last_time = "", 0.0
-
-    def report(step: str, done: int, total: int) -> None:
-        nonlocal last_step, last_time
-        now = time.monotonic()
-        due = step != last_step or now - last_time >= _PLAIN_INTERVAL_SECONDS
-        if total and (due or done == total):
-            click.echo(f"{step}: {done} of {total} kernels")
-            last_step, last_time = step, now
-
-    return report

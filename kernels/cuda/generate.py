@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from ..build import BuildError
 from ..emulate.check import Candidate, check
 from ..manifest import EMULATED, ImageEntry, KernelEntry, file_sha256, image_name
 from ..problem import Problem
+from ..schedules.cuda_rule import CudaChoice
 from . import build
-from .build import Built, Lowered
+from .build import Built, CudaKernel, Lowered
 from .image import link_image
 from .targets import CudaTarget
 
@@ -54,6 +55,7 @@ def make_images(
     pool: Executor,
     problems: Sequence[Problem],
     targets: Sequence[CudaTarget],
+    choices: Mapping[str, Mapping[Problem, CudaChoice]],
     cache: Path,
     folder: Path,
     report: Report,
@@ -68,6 +70,8 @@ def make_images(
         What to compute.
     targets
         Where.
+    choices
+        Rules and configs measured to be fastest, by name of target and problem.
     cache
         Folder of kernels from earlier runs.
     folder
@@ -80,7 +84,11 @@ def make_images(
     CompilerError, BuildError
         If a compiler is missing or fails.
     """
-    wanted = [(problem, target) for target in targets for problem in problems]
+    wanted = [
+        (problem, target, choices.get(target.name, {}).get(problem))
+        for target in targets
+        for problem in problems
+    ]
     built = _in_chunks(pool, _compile_chunk, wanted, _COMPILE_CHUNK, cache, "compile", report)
     distinct = list({b.kernel.symbol: b.lowered for b in built}.values())
     verdicts = _in_chunks(pool, _check_chunk, distinct, _CHECK_CHUNK, cache, "emulate", report)
@@ -152,8 +160,15 @@ def _in_chunks(
     return [result for future in futures for result in future.result()]
 
 
-def _compile_chunk(work: Sequence[tuple[Problem, CudaTarget]], cache: Path) -> list[Built]:
-    return [build.build_best(problem, target, cache) for problem, target in work]
+def _compile_chunk(
+    work: Sequence[tuple[Problem, CudaTarget, CudaChoice | None]], cache: Path
+) -> list[Built]:
+    return [
+        build.build_best(problem, target, cache)
+        if choice is None
+        else build.build_kernel(CudaKernel(problem, choice), target, cache)
+        for problem, target, choice in work
+    ]
 
 
 def _check_chunk(work: Sequence[Lowered], cache: Path) -> list[str]:

@@ -70,8 +70,8 @@ class CpuBackend:
     def __init__(self, target: Target, cache: Path) -> None:
         build.prepare_cache(cache)
         self.name = target.name
-        self.versions = build.versions()
-        parts = [KERNEL_ABI, self.versions, build.sources_digest()]
+        self.versions: Mapping[str, str] = build.versions()
+        parts = [KERNEL_ABI, build.versions(), build.sources_digest()]
         self.code = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         self._target = target
         self._cache = cache

@@ -6,16 +6,36 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tf_tvm_ops import kernels
+from tf_tvm_ops.kernels.elements import ELEMENT_BYTES
 from tf_tvm_ops.kernels.shapes import ShapeRow, load_tables
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
-FLOAT32_ROUNDING = 2.0**-24
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit round-off of each type."""
+
+_SMALLEST = {
+    "float64": 2.0**-1074,
+    "float32": 2.0**-149,
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-133,
+}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of that name; bfloat16 comes from ml-dtypes, as TensorFlow's does."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 @dataclass(frozen=True)
@@ -30,6 +50,8 @@ class Case:
         Of the operands as they are stored.
     adj_x, adj_y
         Whether the matrices of an operand are stored transposed.
+    dtype
+        Of operands and product.
     """
 
     site: str
@@ -37,6 +59,7 @@ class Case:
     rhs_shape: tuple[int, ...]
     adj_x: bool
     adj_y: bool
+    dtype: str = "float32"
 
     @classmethod
     def of(cls, row: ShapeRow) -> Case:
@@ -44,7 +67,7 @@ class Case:
         adj_x, adj_y = row.lhs == "m", row.rhs == "k"
         lhs = (row.k, row.m) if adj_x else (row.m, row.k)
         rhs = (row.n, row.k) if adj_y else (row.k, row.n)
-        return cls(row.site, (*row.batch, *lhs), (*row.batch, *rhs), adj_x, adj_y)
+        return cls(row.site, (*row.batch, *lhs), (*row.batch, *rhs), adj_x, adj_y, row.dtype)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -55,14 +78,18 @@ class Case:
     @property
     def input_bytes(self) -> int:
         """Size of both operands."""
-        return 4 * (math.prod(self.lhs_shape) + math.prod(self.rhs_shape))
+        elements = math.prod(self.lhs_shape) + math.prod(self.rhs_shape)
+        return ELEMENT_BYTES[self.dtype] * elements
 
     def operands(self, seed: int = 0) -> tuple[Array, Array]:
         """Random operands in [-1, 1)."""
         rng = np.random.default_rng(seed)
-        lhs = rng.random(self.lhs_shape, dtype=np.float32) * 2 - 1
-        rhs = rng.random(self.rhs_shape, dtype=np.float32) * 2 - 1
-        return lhs, rhs
+        return self.random(self.lhs_shape, rng), self.random(self.rhs_shape, rng)
+
+    def random(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Random numbers of the case's type in [-1, 1)."""
+        single = np.float64 if self.dtype == "float64" else np.float32
+        return (rng.random(shape, dtype=single) * 2 - 1).astype(numpy_dtype(self.dtype))
 
     def __str__(self) -> str:
         *batch, m, k = self.lhs_shape
@@ -70,7 +97,8 @@ class Case:
         if self.adj_x:
             m, k = k, m
         transposed = ("ᵀ" if self.adj_x else "", "ᵀ" if self.adj_y else "")
-        return f"{batch} {m}×{k}{transposed[0]} · {k}×{n}{transposed[1]}"
+        dtype = "" if self.dtype == "float32" else f" {self.dtype}"
+        return f"{batch} {m}×{k}{transposed[0]} · {k}×{n}{transposed[1]}{dtype}"
 
 
 def default_tables() -> list[Path]:
@@ -100,12 +128,13 @@ def worst_error(
     scale: float = 1.0,
     addend: Array | None = None,
 ) -> float:
-    """Largest error of ``got``, as a multiple of what float32 may lose on ``scale * product``.
+    """Largest error of ``got``, as a multiple of what its type may lose on ``scale * product``.
 
     With the addend, if there is one.
 
     The bound is the usual one for a sum of K products in any order, K·u·|lhs|·|rhs| with u the
-    unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
+    unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). 16-bit
+    types are summed in float32; each op that follows the product rounds to 16 bits again.
     """
     a = (lhs.swapaxes(-1, -2) if case.adj_x else lhs).astype(np.float64)
     b = (rhs.swapaxes(-1, -2) if case.adj_y else rhs).astype(np.float64)
@@ -116,7 +145,12 @@ def worst_error(
         want = want + addend
         size = size + np.abs(addend)
         roundings += 2
-    if got.shape != want.shape or not np.isfinite(got).all():
+    if got.shape != want.shape or not np.isfinite(got.astype(np.float64)).all():
         return math.inf
-    bound = roundings * FLOAT32_ROUNDING * size + 1e-37
-    return float((np.abs(got - want) / bound).max(initial=0.0))
+    summed = "float64" if case.dtype == "float64" else "float32"
+    bound = roundings * ROUNDING[summed] * size + _SMALLEST[case.dtype]
+    if summed != case.dtype:
+        # Of the product, the scaled product, and the sum; each may start from the one before.
+        stored = np.abs(scale * (a @ b)) + bound
+        bound = bound + 1.01 * ROUNDING[case.dtype] * (2 * stored + np.abs(want))
+    return float((np.abs(got.astype(np.float64) - want) / bound).max(initial=0.0))

@@ -159,7 +159,7 @@ def mask_of(case: Case, seed: int = 1) -> Array:
     """A random addend that all heads share: [batch, 1, M, N]."""
     *batch, m, n = case.out_shape
     shape = (*batch[:-1], 1, m, n) if len(batch) > 1 else (m, n)
-    return np.random.default_rng(seed).random(shape, dtype=np.float32) * 2 - 1
+    return case.random(shape, np.random.default_rng(seed))
 
 
 def measure(job: worker.Job) -> None:
@@ -185,8 +185,10 @@ def measure(job: worker.Job) -> None:
         def add(x: Any, y: Any, mask: Any, adjoint: dict[str, bool] = adjoint) -> Any:
             return ours.batch_matmul_add(x, y, mask, **adjoint, scale=SCALE)
 
-        ways = {"ours": bare, "ours add": add, "stock": stock, "stock add": stock_add}
-        if rank > 2:
+        ways: dict[str, Any] = {"ours": bare, "stock": stock}
+        if not job.bare:
+            ways |= {"ours add": add, "stock add": stock_add}
+        if rank > 2 and not job.bare:
 
             def transpose(x: Any, y: Any, _: Any, adjoint: dict[str, bool] = adjoint) -> Any:
                 return ours.batch_matmul_transpose(x, y, **adjoint)
@@ -202,7 +204,8 @@ def measure(job: worker.Job) -> None:
         server = served_by(lhs, rhs, **adjoint).numpy().decode()
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
-            with GraphTimer((lhs, rhs, mask), ways, job.threads, total) as timer:
+            inputs = (lhs, rhs, mask)
+            with GraphTimer(inputs, ways, job.threads, total, job.most_ops) as timer:
                 for name, got in timer.outputs().items():
                     _check(case, name, lhs, rhs, mask, got)
                 samples = timer.samples(job.seconds, job.repeats)

@@ -79,6 +79,8 @@ class GraphTimer:
         Intra-op threads.
     total_bytes
         The inputs are copied until they make up this size; 0 for a single copy.
+    most_ops
+        Ops in a chain, at most, unless there are more copies of the inputs.
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class GraphTimer:
         builders: Mapping[str, Builder],
         threads: int,
         total_bytes: int = 0,
+        most_ops: int = 512,
     ) -> None:
+        self._most_ops = most_ops
         self._bytes = sum(x.nbytes for x in inputs)
         self._builders = builders
         self._ops = 0
@@ -123,7 +127,9 @@ class GraphTimer:
         ops = len(self._reads)
         if ops == 1:
             slowest = max(self._seconds_per_op(build) for build in self._builders.values())
-            ops = max(4, min(512, int(seconds / (len(self._builders) * repeats * slowest))))
+            ops = max(
+                4, min(self._most_ops, int(seconds / (len(self._builders) * repeats * slowest)))
+            )
         runs = {name: self._chain(build, ops) for name, build in self._builders.items()}
         empty = self._chain(None, ops)
         for run in (empty, *runs.values()):
@@ -144,21 +150,20 @@ class GraphTimer:
 
     def _variables(self, inputs: Sequence[Array], copies: int) -> list[tuple[tf.Tensor, ...]]:
         """Reads of variables: they share the variables' memory, and nothing can fold them."""
-        sources = [tf.compat.v1.placeholder(tf.float32, x.shape) for x in inputs]
+        sources = [tf.compat.v1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in inputs]
         reads: list[tuple[tf.Tensor, ...]] = []
         assigns: list[Any] = []
         for _ in range(copies):
             handles = []
             for source in sources:
                 handle = tf.raw_ops.VarHandleOp(
-                    dtype=tf.float32, shape=source.shape, shared_name=f"v{len(assigns)}"
+                    dtype=source.dtype, shape=source.shape, shared_name=f"v{len(assigns)}"
                 )
                 # The sum is a new buffer; the variable would keep that of the source itself.
-                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=source + 0.0))
-                handles.append(handle)
-            reads.append(
-                tuple(tf.raw_ops.ReadVariableOp(resource=h, dtype=tf.float32) for h in handles)
-            )
+                value = source + tf.zeros([], source.dtype)
+                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
+                handles.append((handle, source.dtype))
+            reads.append(tuple(tf.raw_ops.ReadVariableOp(resource=h, dtype=d) for h, d in handles))
         self._session.run(assigns, dict(zip(sources, inputs)))
         return reads
 

@@ -38,6 +38,12 @@ class Job:
         Packs to load first.
     cases
         The products.
+    cpu_target
+        The best CPU target whose kernels may be used; ``""`` for the best that there is.
+    bare
+        Whether only the bare product is measured where what follows it could be too.
+    most_ops
+        Instances of an op in a graph: a large graph takes longer to build than to run.
     """
 
     onednn: bool
@@ -48,6 +54,9 @@ class Job:
     repeats: int
     packs: tuple[str, ...]
     cases: tuple[Case, ...]
+    cpu_target: str = ""
+    bare: bool = False
+    most_ops: int = 512
 
     def dump(self) -> str:
         """JSON text."""
@@ -64,6 +73,7 @@ class Job:
                 tuple(case["rhs_shape"]),
                 case["adj_x"],
                 case["adj_y"],
+                case["dtype"],
             )
             for case in fields.pop("cases")
         )
@@ -75,6 +85,8 @@ def start(job: Job) -> tuple[Any, Any]:
     """TensorFlow and tf_tvm_ops, set up as the job says."""
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if job.onednn else "0"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if job.cpu_target:
+        os.environ["TF_TVM_OPS_CPU_TARGET"] = job.cpu_target
     import tensorflow as tf
 
     import tf_tvm_ops
@@ -111,7 +123,7 @@ def measure(job: Job) -> None:
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
             ways = {"stock": stock, "ours": ours}
-            with GraphTimer((lhs, rhs), ways, job.threads, total) as timer:
+            with GraphTimer((lhs, rhs), ways, job.threads, total, job.most_ops) as timer:
                 for name, got in timer.outputs().items():
                     error = worst_error(case, lhs, rhs, got)
                     if error > 1:

@@ -130,7 +130,7 @@ def test_kernel_that_fails_its_check_is_left_out(shapes, tmp_path, monkeypatch):
     problems = [PROBLEM, Problem(1, 2, 3)]
     with InProcess() as pool:
         made = generate.make_images(
-            pool, problems, [OLD], tmp_path / "c", tmp_path, lambda *step: None
+            pool, problems, [OLD], {}, tmp_path / "c", tmp_path, lambda *step: None
         )
         assert [len(entry.kernels) for entry in made.entries] == [1]
         (rejected,) = made.rejected
@@ -138,7 +138,7 @@ def test_kernel_that_fails_its_check_is_left_out(shapes, tmp_path, monkeypatch):
         # Nor does it count as checked the next time.
         monkeypatch.setattr(generate, "check", lambda candidates: ["again"] * len(candidates))
         made = generate.make_images(
-            pool, problems, [OLD], tmp_path / "c", tmp_path, lambda *step: None
+            pool, problems, [OLD], {}, tmp_path / "c", tmp_path, lambda *step: None
         )
         assert [line.split(": ")[1] for line in made.rejected] == ["again"]
 

@@ -1,0 +1,153 @@
+"""``tf-tvm-ops tune``."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tf_tvm_ops.tools.progress import BadInput, progress
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_GATE_SHARE = 0.4
+"""Of a budget: what measuring against stock takes."""
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, written as 90, 90s, 10m or 1h."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number of seconds."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", str(value))
+        if match is None or float(match[1]) == 0:
+            self.fail(f"{value!r}: expected a time such as 90s, 10m or 1h", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; see its help."""
+
+    shapes: tuple[Path, ...]
+    targets: tuple[str, ...]
+    out: Path
+    budget: float | None
+    trials: int
+    strategy: str
+    cache: str
+    records: Path
+    objects: Path
+    threads: int
+    jobs: int | None
+    gate: bool
+    report: Path | None
+
+
+@click.command()
+@click.option(
+    "--shapes",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="YAML shape table; give it several times for several tables.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="What to tune for, as for generate. Default: every CPU target that this machine can run.",
+)
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help="Folder of the pack to write."
+)
+@click.option("--budget", type=Duration(), help="Time for all of it, as 90s, 10m or 1h.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Candidates measured for each problem, at most.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(["guided", "brute-force", "evolutionary"]),
+    default="guided",
+    show_default=True,
+    help="What is measured next: what a cost model corrected by measurements expects to win, "
+    "everything in turn, or what MetaSchedule's evolutionary search breeds.",
+)
+@click.option(
+    "--cache",
+    type=click.Choice(["hot", "cold"]),
+    default="hot",
+    show_default=True,
+    help="Whether the operands are in the processor's caches while candidates compete.",
+)
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    help="File of measurements, reused and added to. Default: in the user's cache folder.",
+)
+@click.option(
+    "--objects",
+    type=click.Path(path_type=Path),
+    help="Folder of compiled kernels that later runs reuse. Default: in the user's cache folder.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="Threads that TensorFlow uses against the kernels. Default: all cores.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Processes that compile. Default: all cores."
+)
+@click.option(
+    "--gate/--no-gate",
+    default=True,
+    show_default=True,
+    help="Measure stock TensorFlow too, and let the pack's kernels serve only where they won.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="HTML file with what was measured: spaces, winners, stock.",
+)
+def tune(records: Path | None, objects: Path | None, threads: int | None, **given: object) -> None:
+    """Search for the fastest kernel of every product in shape tables, and prove it against stock.
+
+    Candidates are checked against float64 before they are timed. Measurements are kept: a run that
+    was interrupted, or that is given more time, goes on where the last one ended.
+    """
+    try:
+        import platformdirs
+
+        from tf_tvm_ops.kernels.tuning.machine import cores
+        from tf_tvm_ops.tools.tune import session
+    except ImportError as error:
+        raise BadInput(
+            f"tuning needs {error.name or error}: pip install 'tf-tvm-ops[cpu,generate]'"
+        ) from error
+    home = Path(platformdirs.user_cache_dir("tf-tvm-ops"))
+    options = Options(
+        records=records or home / "tuning.jsonl",
+        objects=objects or home / "objects",
+        threads=threads or len(cores()),
+        **given,  # type: ignore[arg-type]
+    )
+    start = time.monotonic()
+    try:
+        with progress() as report, tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder:
+            summary = session.run(options, Path(folder), report)
+    except session.ERRORS as error:
+        raise BadInput(str(error)) from error
+    for line in summary.lines():
+        click.echo(line)
+    click.echo(f"{options.out}: {summary.pack_line()}, {time.monotonic() - start:.1f} s")

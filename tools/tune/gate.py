@@ -1,0 +1,202 @@
+"""The gate: each kernel of a pack against stock TensorFlow, inside a graph, in turns.
+
+A kernel is used where it won by more than the noise; the manifest holds what was measured, and the
+dispatcher decides by it. The bare product is measured first, with its operands in cache. What that
+leaves open is measured too: cold operands where the win was small, and what fusing adds where the
+bare product lost, since stock pays extra passes over memory there.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tf_tvm_ops.kernels import manifest
+from tf_tvm_ops.kernels.manifest import Duel, ImageEntry, KernelEntry, Manifest, Timing
+from tf_tvm_ops.kernels.problem import Problem
+from tf_tvm_ops.kernels.shapes import ShapeRow
+from tf_tvm_ops.tools.bench import fused, runner
+from tf_tvm_ops.tools.bench.cases import Case
+from tf_tvm_ops.tools.bench.worker import Job
+
+Report = Callable[[str, int, int], None]
+
+_SECONDS = 0.06
+_REPEATS = 15
+_MOST_OPS = 96
+_CLEAR_WIN = 1.5
+"""A kernel that is this much faster than stock with operands in cache is not slower without."""
+
+_EPILOGUES = {"": "none", "add": "add", "transpose": "transpose"}
+
+
+@dataclass(frozen=True)
+class _Entrant:
+    """A kernel, and a product that it serves."""
+
+    kernel: KernelEntry
+    case: Case
+
+
+def gate(
+    pack: Path, target: str, rows: Sequence[ShapeRow], threads: int, report: Report
+) -> Manifest:
+    """Measure the kernels of one target of a pack against stock.
+
+    Parameters
+    ----------
+    pack
+        Folder of a pack whose manifest has no timings, so that every kernel is used.
+    target
+        One that this machine can run.
+    rows
+        Where products come from, with their batches.
+    threads
+        Intra-op threads.
+    report
+        Told of progress.
+
+    Returns
+    -------
+    Manifest
+        That of the pack, with timings.
+
+    Raises
+    ------
+    WorkerError
+        If the process that measures does not work. A product that ends it later on, as stock has
+        been seen to, is left without timings.
+    """
+    whole = manifest.load(pack)
+    (image,) = (image for image in whole.images if image.target == target)
+    entrants = _entrants(image, rows)
+    found: dict[str, list[Timing]] = {}
+
+    def run(step: str, chosen: list[_Entrant], cache: str, *, bare: bool) -> None:
+        if not chosen:
+            return
+        timings = _measure(pack, target, chosen, threads, cache, bare, step, report)
+        for symbol, timing in timings:
+            found.setdefault(symbol, []).append(timing)
+
+    run(f"against stock, {target}", entrants, "hot", bare=True)
+    close = [e for e in entrants if _advantage(found.get(e.kernel.symbol, ())) < _CLEAR_WIN]
+    run(f"cold, {target}", close, "cold", bare=True)
+    lost = [e for e in entrants if not _won(found.get(e.kernel.symbol, ()))]
+    run(f"fused, {target}", lost, "hot", bare=False)
+    timed = replace(
+        image,
+        kernels=tuple(
+            replace(kernel, timings=_distinct(found.get(kernel.symbol, ())))
+            for kernel in image.kernels
+        ),
+    )
+    return replace(whole, images=tuple(timed if i is image else i for i in whole.images))
+
+
+def _entrants(image: ImageEntry, rows: Sequence[ShapeRow]) -> list[_Entrant]:
+    """Each kernel with the smallest and the largest batch that the tables name."""
+    by_problem: dict[Problem, dict[int, ShapeRow]] = {}
+    for row in rows:
+        by_problem.setdefault(row.problem, {}).setdefault(math.prod(row.batch), row)
+    entrants = []
+    for kernel in image.kernels:
+        batches = by_problem.get(kernel.problem, {})
+        for matrices in sorted({min(batches), max(batches)}) if batches else ():
+            entrants.append(_Entrant(kernel, Case.of(batches[matrices])))
+    return entrants
+
+
+def _measure(
+    pack: Path,
+    target: str,
+    entrants: Sequence[_Entrant],
+    threads: int,
+    cache: str,
+    bare: bool,
+    step: str,
+    report: Report,
+) -> list[tuple[str, Timing]]:
+    """Timings of each kernel, by symbol, with oneDNN on and off."""
+    job = replace(
+        runner.make_job((), (cache,), (str(pack),), _SECONDS * (1 if bare else 3), _REPEATS),
+        threads=threads,
+        cpu_target=target,
+        bare=bare,
+        most_ops=_MOST_OPS,
+    )
+    duels: dict[tuple[int, str], list[Duel]] = {}
+    report(step, 0, 2 * len(entrants))
+    for onednn in (True, False):
+        for done, (index, result) in enumerate(_results(job, entrants, onednn), start=1):
+            report(step, done + (0 if onednn else len(entrants)), 2 * len(entrants))
+            if result.get("served_by") != entrants[index].kernel.symbol:
+                continue
+            for way, epilogue in _EPILOGUES.items():
+                ours, stock = (
+                    result["samples"].get(f"{who} {way}".strip()) for who in ("ours", "stock")
+                )
+                if ours and stock:
+                    duels.setdefault((index, epilogue), []).append(duel(ours, stock))
+    return [
+        (
+            entrants[index].kernel.symbol,
+            Timing(_matrices(entrants[index].case), threads, cache, epilogue, *both),
+        )
+        for (index, epilogue), both in duels.items()
+        if len(both) == 2
+    ]
+
+
+def _results(
+    job: Job, entrants: Sequence[_Entrant], onednn: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What was measured of each entrant; nothing of one that ended its process, as stock may."""
+    start = 0
+    while start < len(entrants):
+        cases = tuple(entrant.case for entrant in entrants[start:])
+        done = 0
+        try:
+            for result in runner.results(replace(job, onednn=onednn, cases=cases), fused.MODULE):
+                yield start + done, result
+                done += 1
+        except runner.WorkerError:
+            if start == done == 0:
+                raise  # it does not work at all
+            yield start + done, {}
+            done += 1
+        start += done
+
+
+def duel(kernel: Sequence[float], stock: Sequence[float]) -> Duel:
+    """From microseconds of the same rounds."""
+    low, _, high = statistics.quantiles((s - k for k, s in zip(kernel, stock)), n=4)
+    return Duel(statistics.median(kernel), statistics.median(stock), (high - low) / 2)
+
+
+def _matrices(case: Case) -> int:
+    return math.prod(case.out_shape[:-2])
+
+
+def _advantage(timings: Iterable[Timing]) -> float:
+    """How many times faster the kernel was than the better stock, in its worst setting."""
+    ratios = [
+        duel.stock_us / max(duel.kernel_us, 1e-3) for t in timings for duel in (t.onednn, t.eigen)
+    ]
+    return min(ratios, default=0.0)
+
+
+def _won(timings: Iterable[Timing]) -> bool:
+    return all(duel.won for t in timings for duel in (t.onednn, t.eigen))
+
+
+def _distinct(timings: Iterable[Timing]) -> tuple[Timing, ...]:
+    """The last of those at the same setting."""
+    found: Mapping[tuple[object, ...], Timing] = {
+        (t.matrices, t.threads, t.cache, t.epilogue): t for t in timings
+    }
+    return tuple(found.values())
