@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,8 @@ class KernelEntry:
         ``stack_bytes`` and ``spill_bytes``. None for a CPU.
     timings
         How it did against stock when the pack was tuned.
+    model
+        Of a generic kernel of a tuned pack: see :mod:`.tuning.fallback_model`.
     """
 
     symbol: str
@@ -124,6 +126,7 @@ class KernelEntry:
     workspace_bytes: int
     resources: Mapping[str, int] | None = None
     timings: tuple[Timing, ...] = ()
+    model: Mapping[str, Sequence[float]] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -137,6 +140,8 @@ class KernelEntry:
             fields["resources"] = dict(self.resources)
         if self.timings:
             fields["timings"] = [timing.to_json() for timing in self.timings]
+        if self.model is not None:
+            fields["model"] = {name: list(weights) for name, weights in self.model.items()}
         return fields
 
 
@@ -243,6 +248,7 @@ def load(pack: Path) -> Manifest:
                             workspace_bytes=kernel["workspace_bytes"],
                             resources=kernel.get("resources"),
                             timings=tuple(map(Timing.from_json, kernel.get("timings", ()))),
+                            model=kernel.get("model"),
                         )
                         for kernel in image["kernels"]
                     ),

@@ -28,6 +28,8 @@ class PackKernel final : public Kernel {
   const std::string& target() const override;
   const std::string& pack() const override;
   const std::string& config() const override { return entry_.config; }
+  const Duels& duels() const override { return entry_.duels; }
+  const FallbackModel* model() const override { return entry_.model ? &*entry_.model : nullptr; }
   bool Ready() const override;
   std::string Call(const KernelArgs& args) const override;
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cc/dispatch/export.h"
+#include "cc/dispatch/measured.h"
 #include "cc/dispatch/problem.h"
 
 namespace tf_tvm_ops {
@@ -66,6 +67,11 @@ class TF_TVM_OPS_EXPORT Kernel {
   virtual const std::string& target() const = 0;  // "cpu:x86-64-v4"
   virtual const std::string& pack() const = 0;    // folder of the pack
   virtual const std::string& config() const = 0;  // JSON text of the schedule config
+
+  // How it did against stock when its pack was tuned.
+  virtual const Duels& duels() const = 0;
+  // Of a generic kernel of a tuned pack; else null.
+  virtual const FallbackModel* model() const = 0;
 
   // Loads the image behind the kernel on first use (checksum, dlopen, symbol). False when that
   // failed, now or earlier: the failure was logged once, the kernel must not be called.

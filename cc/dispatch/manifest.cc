@@ -5,7 +5,9 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -46,6 +48,13 @@ class Node {
     return Node(this, key, 0, *std::move(value));
   }
 
+  // The value of a key that may be missing.
+  std::optional<Node> Optional(const char* key) const {
+    std::optional<json::Value> value = AsObject().Get(tvm::ffi::String(key));
+    if (!value.has_value()) return std::nullopt;
+    return Node(this, key, 0, *std::move(value));
+  }
+
   template <typename Visit>
   void ForEach(Visit visit) const {
     const auto array = value_.as<json::Array>();
@@ -61,6 +70,32 @@ class Node {
       if (number >= min && number <= max) return number;
     }
     Expected("an integer from " + std::to_string(min) + " to " + std::to_string(max));
+  }
+
+  // A number that is finite and not negative.
+  double AsReal() const {
+    double number = -1;
+    if (value_.type_index() == tvm::ffi::TypeIndex::kTVMFFIInt) {
+      number = static_cast<double>(value_.cast<int64_t>());
+    } else if (value_.type_index() == tvm::ffi::TypeIndex::kTVMFFIFloat) {
+      number = value_.cast<double>();
+    }
+    if (!(number >= 0 && number <= std::numeric_limits<double>::max())) {
+      Expected("a number that is not negative");
+    }
+    return number;
+  }
+
+  template <size_t n>
+  std::array<double, n> AsReals() const {
+    std::array<double, n> numbers{};
+    size_t count = 0;
+    ForEach([&](const Node& number) {
+      if (count < n) numbers[count] = number.AsReal();
+      ++count;
+    });
+    if (count != n) Expected("an array of " + std::to_string(n) + " numbers");
+    return numbers;
   }
 
   std::string AsString() const {
@@ -173,6 +208,31 @@ Problem ReadProblem(const Node& node) {
   return problem;
 }
 
+bool Won(const Node& node) {
+  const double kernel = node.Member("kernel_us").AsReal();
+  const double stock = node.Member("stock_us").AsReal();
+  return stock - kernel > node.Member("noise_us").AsReal();
+}
+
+Duel ReadDuel(const Node& node) {
+  Duel duel;
+  duel.matrices = node.Member("matrices").AsInteger(1, INT64_MAX);
+  duel.epilogue = node.Member("epilogue").AsEnum<Epilogue>();
+  duel.beats_onednn = Won(node.Member("onednn"));
+  duel.beats_eigen = Won(node.Member("eigen"));
+  return duel;
+}
+
+FallbackModel ReadModel(const Node& node) {
+  constexpr size_t kFeatures = TimeModel::kFeatures;
+  FallbackModel model;
+  model.kernel.weights = node.Member("kernel").AsReals<kFeatures>();
+  model.onednn.weights = node.Member("onednn").AsReals<kFeatures>();
+  model.eigen.weights = node.Member("eigen").AsReals<kFeatures>();
+  model.pass = node.Member("pass").AsReals<2>();
+  return model;
+}
+
 KernelEntry ReadKernel(const Node& node) {
   KernelEntry kernel;
   kernel.symbol =
@@ -180,6 +240,10 @@ KernelEntry ReadKernel(const Node& node) {
   kernel.problem = ReadProblem(node.Member("problem"));
   kernel.config = node.Member("config").AsObjectText();
   kernel.workspace_bytes = node.Member("workspace_bytes").AsInteger(0, kMaxWorkspaceBytes);
+  if (const std::optional<Node> timings = node.Optional("timings")) {
+    timings->ForEach([&](const Node& timing) { kernel.duels.Add(ReadDuel(timing)); });
+  }
+  if (const std::optional<Node> model = node.Optional("model")) kernel.model = ReadModel(*model);
   return kernel;
 }
 

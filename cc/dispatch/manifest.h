@@ -4,9 +4,11 @@
 #define TF_TVM_OPS_CC_DISPATCH_MANIFEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cc/dispatch/measured.h"
 #include "cc/dispatch/problem.h"
 
 namespace tf_tvm_ops {
@@ -18,6 +20,8 @@ struct KernelEntry {
   Problem problem;
   std::string config;  // JSON text
   int64_t workspace_bytes = 0;
+  Duels duels;                         // against stock; none if the pack was not tuned
+  std::optional<FallbackModel> model;  // of a generic kernel of a tuned pack
 };
 
 struct ImageEntry {

@@ -132,6 +132,8 @@ const char* RefusalName(Refusal refusal) {
       return "rank";
     case Refusal::kImage:
       return "image";
+    case Refusal::kStockFaster:
+      return "stock_faster";
     case Refusal::kConfigured:
       return "configured";
   }

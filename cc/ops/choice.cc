@@ -1,5 +1,7 @@
 #include "cc/ops/choice.h"
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
 #include "cc/dispatch/config.h"
 #include "cc/ops/stock_kernel.h"
@@ -8,13 +10,35 @@
 namespace tf_tvm_ops {
 namespace {
 
+// Whether stock would use oneDNN for the product: it is given plain products only.
+bool FacesOneDnn(const MatMulShapes& shapes) {
+  static const std::array<bool, 4> takes{
+      OneDnnTakes(tensorflow::DT_FLOAT), OneDnnTakes(tensorflow::DT_HALF),
+      OneDnnTakes(tensorflow::DT_BFLOAT16), OneDnnTakes(tensorflow::DT_DOUBLE)};
+  return shapes.is_plain() && takes[static_cast<size_t>(shapes.product.dtype)];
+}
+
+// What stock would do in ops of their own, as far as duels tell it apart: both scale and addend, or
+// transposes.
+Epilogue EpilogueOf(const MatMulShapes& shapes) {
+  if (shapes.product.scale != 1 && shapes.product.has_addend) return Epilogue::kAdd;
+  return shapes.reordered ? Epilogue::kTranspose : Epilogue::kNone;
+}
+
 // Multiply-adds that take about as long as what stock spends on a call before it computes.
 constexpr int64_t kFewMultiplyAdds = 1 << 17;
 
-// As measured with tools/bench on a machine with AVX-512, batches of 1 to 2048, M and N of 1 to
-// 2048, K of 8 to 768; with passes, attention of 12 and 96 heads, lengths of 7 to 512.
-bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices) {
+// For packs that were not tuned. As measured with tools/bench on a machine with AVX-512, batches of
+// 1 to 2048, M and N of 1 to 2048, K of 8 to 768; with passes, attention of 12 and 96 heads,
+// lengths of 7 to 512.
+bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices,
+                           const FallbackModel* model) {
   const Product& product = shapes.product;
+  if (model != nullptr) {
+    const int passes = (product.scale != 1) + product.has_addend + shapes.reordered;
+    return model->KernelExpectedToWin(matrices, product.m, product.n, product.k, passes,
+                                      FacesOneDnn(shapes));
+  }
   const int64_t matrix = product.m * product.n * product.k;
   if (matrix * matrices <= kFewMultiplyAdds) return true;
   switch (product.dtype) {
@@ -26,18 +50,13 @@ bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices) {
       if (product.m == 1) return matrix <= kFewMultiplyAdds;
       // oneDNN blocks better than a kernel of unknown extents can. Eigen, which also serves
       // broadcast batches, takes one matrix at a time.
-      static const bool onednn = OneDnnTakes(tensorflow::DT_FLOAT);
-      return !(onednn && shapes.is_plain()) && matrices > 1;
+      return !FacesOneDnn(shapes) && matrices > 1;
     }
     case DType::kBfloat16:
     case DType::kFloat16: {
       // oneDNN uses instructions that generic kernels do not, except for a single row. With scale
       // or addend its operands would have to be converted to float32 first.
-      static const bool onednn_bfloat16 = OneDnnTakes(tensorflow::DT_BFLOAT16);
-      static const bool onednn_float16 = OneDnnTakes(tensorflow::DT_HALF);
-      const bool onednn = product.dtype == DType::kBfloat16 ? onednn_bfloat16 : onednn_float16;
-      return !(onednn && shapes.is_plain()) || product.m == 1 || product.scale != 1 ||
-             product.has_addend;
+      return !FacesOneDnn(shapes) || product.m == 1 || product.scale != 1 || product.has_addend;
     }
     case DType::kFloat64:
       break;
@@ -80,11 +99,20 @@ Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback
   if (choice.refusal != Refusal::kNone) return choice;
 
   const Problem& problem = choice.plan.problem();
+  const int64_t matrices = choice.plan.size();
   choice.kernel = dispatcher.FindReady(problem, &choice.refusal);
-  if (choice.kernel == nullptr && fallback != Fallback::kStock &&
-      (fallback == Fallback::kGeneric || GenericExpectedFaster(shapes, choice.plan.size()))) {
+  if (choice.kernel != nullptr) {
+    if (!choice.kernel->duels().ExpectedToWin(matrices, EpilogueOf(shapes), FacesOneDnn(shapes))) {
+      choice.kernel = nullptr;
+      choice.refusal = Refusal::kStockFaster;
+    }
+  } else if (fallback != Fallback::kStock) {
     Refusal no_generic;
-    choice.kernel = dispatcher.FindReady(problem.Generic(), &no_generic);
+    const Kernel* generic = dispatcher.FindReady(problem.Generic(), &no_generic);
+    if (generic != nullptr && (fallback == Fallback::kGeneric ||
+                               GenericExpectedFaster(shapes, matrices, generic->model()))) {
+      choice.kernel = generic;
+    }
   }
   if (choice.kernel != nullptr) choice.server = Server::kKernel;
   return choice;

@@ -22,6 +22,8 @@ class Printer final : public tf_tvm_ops::Kernel {
   const std::string& target() const override { return name_; }
   const std::string& pack() const override { return name_; }
   const std::string& config() const override { return name_; }
+  const tf_tvm_ops::Duels& duels() const override { return duels_; }
+  const tf_tvm_ops::FallbackModel* model() const override { return nullptr; }
   bool Ready() const override { return true; }
   std::string Call(const KernelArgs& args) const override {
     const auto address = [](const void* pointer) {
@@ -35,6 +37,7 @@ class Printer final : public tf_tvm_ops::Kernel {
   }
 
  private:
+  tf_tvm_ops::Duels duels_;
   const Problem problem_;
   const std::string name_ = "printer";
 };

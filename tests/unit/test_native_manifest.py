@@ -109,6 +109,11 @@ WRONG_VALUES = [
     ((*PROBLEM, "dtype"), "Float16", r"dtype: expected a value that this version"),
     ((*PROBLEM, "lhs"), "n", r"lhs: expected a value"),
     ((*PROBLEM, "rhs"), "m", r"rhs: expected a value"),
+    ((*KERNEL, "timings"), {}, r"timings: expected an array"),
+    ((*KERNEL, "timings"), [{}], r"timings\[0\]: the key 'matrices' is missing"),
+    ((*KERNEL, "model"), [], r"model: expected an object"),
+    ((*KERNEL, "model"), {"kernel": [1.0] * 7}, r"model.kernel: expected an array of 8 numbers"),
+    ((*KERNEL, "model"), {"kernel": [-1.0] * 8}, r"kernel\[0\]: expected a number that is not neg"),
 ]
 
 

@@ -40,6 +40,8 @@ class Job:
         The products.
     cpu_target
         The best CPU target whose kernels may be used; ``""`` for the best that there is.
+    fallback
+        What serves a product that no kernel was made for: ``""`` for what users get.
     bare
         Whether only the bare product is measured where what follows it could be too.
     most_ops
@@ -55,6 +57,7 @@ class Job:
     packs: tuple[str, ...]
     cases: tuple[Case, ...]
     cpu_target: str = ""
+    fallback: str = ""
     bare: bool = False
     most_ops: int = 512
 
@@ -87,6 +90,8 @@ def start(job: Job) -> tuple[Any, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if job.cpu_target:
         os.environ["TF_TVM_OPS_CPU_TARGET"] = job.cpu_target
+    if job.fallback:
+        os.environ["TF_TVM_OPS_FALLBACK"] = job.fallback
     import tensorflow as tf
 
     import tf_tvm_ops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tf_tvm_ops.kernels.build import BuildError
 from tf_tvm_ops.kernels.cuda.nvrtc import CompilerError
 from tf_tvm_ops.kernels.cuda.targets import is_cuda
 from tf_tvm_ops.kernels.generate import GenerateError, generate
-from tf_tvm_ops.kernels.manifest import Manifest
+from tf_tvm_ops.kernels.manifest import ImageEntry, Manifest
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.shapes import ShapeRow, load_tables
 from tf_tvm_ops.kernels.targets import TARGETS, parse_target
@@ -25,6 +25,7 @@ from tf_tvm_ops.kernels.tuning.tuner import Found, Limits, Tuner
 from tf_tvm_ops.kernels.tuning.workload import workloads
 from tf_tvm_ops.tools.bench.runner import WorkerError
 from tf_tvm_ops.tools.tune.command import Options
+from tf_tvm_ops.tools.tune.fallback import model_fallbacks
 from tf_tvm_ops.tools.tune.gate import gate
 
 Report = Callable[[str, int, int], None]
@@ -159,9 +160,27 @@ def _gate(
     made = manifest.load(pack)
     if not options.gate:
         return made
-    images = {image.target: image for image in made.images}
-    for name in tuned:
-        if name in images:
-            timed = gate(pack, name, rows, options.threads, report)
-            images[name] = next(image for image in timed.images if image.target == name)
-    return Manifest(made.abi, made.made_with, tuple(images.values()))
+    like = {row.problem for row in rows}
+    images: list[ImageEntry] = []
+    for image in made.images:
+        if image.target in tuned:
+            threads = options.threads
+            timed = of_target(gate(pack, image.target, rows, threads, report), image.target)
+            modelled = model_fallbacks(pack, image.target, like, threads, report)
+            image = _merged(timed, of_target(modelled, image.target))
+        images.append(image)
+    return replace(made, images=tuple(images))
+
+
+def of_target(pack: Manifest, target: str) -> ImageEntry:
+    """The image of a target."""
+    return next(image for image in pack.images if image.target == target)
+
+
+def _merged(timed: ImageEntry, modelled: ImageEntry) -> ImageEntry:
+    """The timings of one and the models of the other."""
+    kernels = (
+        replace(kernel, model=other.model)
+        for kernel, other in zip(timed.kernels, modelled.kernels, strict=True)
+    )
+    return replace(timed, kernels=tuple(kernels))

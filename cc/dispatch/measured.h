@@ -1,0 +1,67 @@
+// What was measured of a pack's kernels when it was tuned, and what it says of a product at hand.
+#ifndef TF_TVM_OPS_CC_DISPATCH_MEASURED_H_
+#define TF_TVM_OPS_CC_DISPATCH_MEASURED_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cc/dispatch/export.h"
+
+namespace tf_tvm_ops {
+
+// What follows a product, and is an op of its own in stock: nothing, scale and addend, or a
+// transpose.
+enum class Epilogue : uint8_t { kNone, kAdd, kTranspose };
+bool Parse(std::string_view name, Epilogue* epilogue);
+
+// Whether a kernel was faster than stock by more than the noise, for one number of matrices, in
+// every setting measured.
+struct Duel {
+  int64_t matrices = 0;
+  Epilogue epilogue = Epilogue::kNone;
+  bool beats_onednn = false;
+  bool beats_eigen = false;
+};
+
+// The duels of one kernel.
+class TF_TVM_OPS_EXPORT Duels {
+ public:
+  // One that was fought in several settings has to be won in each.
+  void Add(const Duel& duel);
+
+  // Whether the kernel is expected to beat stock: as it did with the number of matrices nearest to
+  // this one. What a kernel wins bare it wins fused, where stock pays passes over memory on top. A
+  // kernel that was not measured is expected to win.
+  bool ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) const;
+
+ private:
+  std::vector<Duel> duels_;
+};
+
+// Microseconds of an op, fitted to measurements by kernels/tuning/fallback_model.py, which has the
+// same features.
+struct TF_TVM_OPS_EXPORT TimeModel {
+  static constexpr int kFeatures = 8;
+  std::array<double, kFeatures> weights{};
+
+  double Microseconds(int64_t matrices, int64_t m, int64_t n, int64_t k) const;
+};
+
+// What the generic kernel and stock are expected to take.
+struct TF_TVM_OPS_EXPORT FallbackModel {
+  TimeModel kernel;
+  TimeModel onednn;
+  TimeModel eigen;
+  // An op of stock's that passes over the product once more: for itself, and for each element.
+  std::array<double, 2> pass{};
+
+  // `passes`: what stock needs after, or before, the product.
+  bool KernelExpectedToWin(int64_t matrices, int64_t m, int64_t n, int64_t k, int passes,
+                           bool against_onednn) const;
+};
+
+}  // namespace tf_tvm_ops
+
+#endif  // TF_TVM_OPS_CC_DISPATCH_MEASURED_H_
