@@ -123,7 +123,7 @@ def test_rewriter_leaves_alone_what_stock_does_faster(pack: Path) -> None:
     for outcome in tf_tvm_ops.rewrite.report().outcomes:
         print(outcome.reason, outcome.detail)
     """
-    assert output_of(code, TF_TVM_OPS_PACKS=str(pack)) == "stock stock_faster\n"
+    assert output_of(code, TF_TVM_OPS_PACKS=str(pack)) == "stock stock_faster"
 
 
 def random_model(rng: np.random.Generator) -> dict[str, list[float]]:
