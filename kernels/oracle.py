@@ -338,7 +338,7 @@ def storage(dtype: str) -> npt.DTypeLike:
     return np.uint16 if dtype == "bfloat16" else np.dtype(dtype)
 
 
-def encode(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:
+def encode(values: npt.NDArray[np.floating[Any]], dtype: str) -> npt.NDArray[Any]:
     """``values`` as they are stored; bfloat16 is cut off."""
     if dtype != "bfloat16":
         return values.astype(dtype)
