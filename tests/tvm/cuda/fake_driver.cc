@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU, for TVM's own CUDA runtime and for ours to call: kernels are those of
-// the emulator's library that $FAKE_DRIVER_KERNELS names, memory is that of the process, and
+// A CUDA driver without a GPU, for TVM's own CUDA runtime and for ours to call: kernels are those
+// of the emulator's library that $FAKE_DRIVER_KERNELS names, memory is that of the process, and
 // everything is done at once.
 //
 // $FAKE_DRIVER_FAULTS makes kernels go wrong: "skip:NAME" runs nothing, "illegal:NAME" makes that
