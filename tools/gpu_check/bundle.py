@@ -109,7 +109,7 @@ def _cases(kept: Sequence[manifest.ImageEntry], tables: Iterable[Path]) -> list[
             if row.problem in problems:
                 *outer, heads = (1, *row.batch)
                 batch = math.prod(outer)
-                epilogue = cases.epilogue_of(row, batch, heads)
+                epilogue = cases.epilogue_of(row)
                 found[Case(table.stem, row.site, batch, heads, row.problem, epilogue)] = None
     return cases.spread(found)
 

@@ -52,8 +52,8 @@ class Case:
     @property
     def is_headline(self) -> bool:
         """Whether it is the product of the first acceptance mark."""
-        extents = (self.batch, self.heads, *self.problem.extents())
-        return extents == HEADLINE and self.problem.dtype == "float32"
+        same = (self.batch, self.heads, *self.problem.extents()) == HEADLINE
+        return same and self.problem.dtype == "float32" and self.epilogue == TRANSPOSE
 
     def to_json(self) -> dict[str, Any]:
         """As in a bundle and in results."""
@@ -71,13 +71,13 @@ class Case:
         return f"[{self.batch},{self.heads}] {lhs} · {rhs} {self.problem.dtype} {self.epilogue}"
 
 
-def epilogue_of(row: ShapeRow, batch: int, heads: int) -> str:
+def epilogue_of(row: ShapeRow) -> str:
     """What follows such a product in a Transformer.
 
     Scores are queries times keys, stored as [length, depth], and are scaled and masked; what is
     computed of them is transposed. The headline has a transpose, as it was published.
     """
-    headline = (batch, heads, row.m, row.n, row.k) == HEADLINE
+    headline = (*row.batch, row.m, row.n, row.k) == HEADLINE
     return MASK if row.rhs == "k" and not headline else TRANSPOSE
 
 

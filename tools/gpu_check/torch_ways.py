@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -48,12 +48,33 @@ def tensor(buffers: Buffers, name: str, index: int) -> Tensor:
     return found if found.dtype == dtype else found.view(dtype)
 
 
-def matrices(buffers: Buffers, index: int) -> tuple[Tensor, Tensor]:
-    """The operands [batch·heads, M, K] and [batch·heads, K, N], as views."""
+class Operands(NamedTuple):
+    """Tensors of one copy.
+
+    Attributes
+    ----------
+    lhs, rhs
+        [batch·heads, M, K] and [batch·heads, K, N], as views.
+    addend, out
+        As they are stored.
+    """
+
+    lhs: Tensor
+    rhs: Tensor
+    addend: Tensor
+    out: Tensor
+
+
+def operands(buffers: Buffers, index: int) -> Operands:
+    """The tensors of a copy."""
     lhs, rhs = (tensor(buffers, name, index).flatten(0, 1) for name in ("lhs", "rhs"))
     problem = buffers.case.problem
-    lhs = lhs.transpose(1, 2) if problem.lhs == "m" else lhs
-    return lhs, rhs.transpose(1, 2) if problem.rhs == "k" else rhs
+    return Operands(
+        lhs.transpose(1, 2) if problem.lhs == "m" else lhs,
+        rhs.transpose(1, 2) if problem.rhs == "k" else rhs,
+        tensor(buffers, "addend", index),
+        tensor(buffers, "out", index),
+    )
 
 
 class _TorchGraph:
@@ -86,11 +107,18 @@ class TorchWay:
 
     def __init__(self, session: Session, buffers: Buffers) -> None:
         self._buffers = buffers
+        self._operands: dict[int, Operands] = {}
         self._stream = torch.cuda.ExternalStream(session.stream.handle)
 
     def compute(self, index: int) -> None:
         """Compute one copy, on PyTorch's current stream."""
         raise NotImplementedError
+
+    def operands(self, index: int) -> Operands:
+        """The tensors of a copy."""
+        if index not in self._operands:
+            self._operands[index] = operands(self._buffers, index)
+        return self._operands[index]
 
     def enqueue(self, index: int) -> None:
         """See :class:`~.ways.Way`."""
@@ -99,6 +127,8 @@ class TorchWay:
 
     def capture(self, indices: Sequence[int]) -> _TorchGraph:
         """See :class:`~.ways.Way`."""
+        for index in set(indices):
+            self.operands(index)  # nothing but launches while capturing
         return _TorchGraph(self, self._stream, indices)
 
     def settle(self, index: int) -> None:
@@ -120,12 +150,12 @@ class Cublas(TorchWay):
     def compute(self, index: int) -> None:
         """See :class:`TorchWay`."""
         buffers = self._buffers
-        out = tensor(buffers, "out", index)
+        lhs, rhs, addend, out = self.operands(index)
         product = self._product if self._transposed else out
-        torch.bmm(*matrices(buffers, index), out=product.flatten(0, 1))
+        torch.bmm(lhs, rhs, out=product.flatten(0, 1))
         if self._masked:
             out.mul_(SCALE)
-            out.add_(tensor(buffers, "addend", index))
+            out.add_(addend)
         if self._transposed:
             length_first = out.view(buffers.batch, buffers.m, buffers.heads, buffers.n)
             length_first.copy_(product.transpose(1, 2))
@@ -150,16 +180,14 @@ class Compiled(TorchWay):
 
     def compute(self, index: int) -> None:
         """See :class:`TorchWay`."""
-        lhs, rhs = matrices(self._buffers, index)
-        addend = tensor(self._buffers, "addend", index)
-        heads = self._buffers.heads
-        self._results[index] = self._function(lhs, rhs, addend, heads)
+        lhs, rhs, addend, _ = self.operands(index)
+        self._results[index] = self._function(lhs, rhs, addend, self._buffers.heads)
 
     def settle(self, index: int) -> None:
         """See :class:`~.ways.Way`."""
         with torch.cuda.stream(self._stream):
             result = self._results[index]
-            tensor(self._buffers, "out", index).view(result.shape).copy_(result)
+            self.operands(index).out.view(result.shape).copy_(result)
             result.fill_(float("nan"))
 
 

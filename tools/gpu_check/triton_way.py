@@ -103,8 +103,7 @@ class Triton(torch_ways.TorchWay):
     def compute(self, index: int) -> None:
         """See :class:`~.torch_ways.TorchWay`."""
         buffers = self._buffers
-        lhs, rhs = torch_ways.matrices(buffers, index)
-        addend, out = (torch_ways.tensor(buffers, name, index) for name in ("addend", "out"))
+        lhs, rhs, addend, out = self.operands(index)
         masked = buffers.case.epilogue == MASK
         _kernel[_grid](
             *(lhs, rhs, addend, out),
