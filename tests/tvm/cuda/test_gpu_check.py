@@ -273,6 +273,19 @@ def test_wrong_kernel_is_caught_and_not_timed(made, tmp_path):
     assert any("its kernel is wrong" in reason for reason in ran.results["skipped_parts"].values())
 
 
+def test_kernel_that_is_wrong_when_it_is_timed_has_no_time(made, tmp_path):
+    """Though it was right when it was checked: what is there from before does not count."""
+    ran = run(made, tmp_path, FAKE_DRIVER_FAULTS=faulty(made, "stale", VALUES))
+    assert set(ran.results["checks"].values()) == {""}
+    by_symbol = {record["symbol"]: record for record in ran.results["measurements"]}
+    stale = by_symbol.pop(made.symbols[1])
+    assert stale["measurements"] == []
+    assert set(stale["faults"]) == set(OURS)
+    assert all("results wrong" in fault for fault in stale["faults"].values())
+    assert all(record["measurements"] for record in by_symbol.values())
+    assert "no time of ours fused for [3,2] 5x7" in ran.output
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [("illegal", "failed with 700"), ("abort", "ended the process that ran it (signal 6)")],
