@@ -19,6 +19,8 @@ CUDA = 2
 Argument = Union[None, bool, int, float, str, ctypes.c_void_p, "Module", "Function"]
 """What a function can be given; ``ctypes.c_void_p`` is a bare pointer."""
 
+_VERSION = (0, 1)
+
 _NONE, _INT, _BOOL, _FLOAT, _POINTER, _TEXT = 0, 1, 2, 3, 4, 8
 _OBJECT, _FUNCTION, _MODULE = 64, 68, 73
 
@@ -38,7 +40,7 @@ class FfiError(RuntimeError):
 
 
 class LibraryNotFoundError(OSError):
-    """There is no ``libtvm_ffi.so``, or it cannot be loaded."""
+    """There is no ``libtvm_ffi.so``, or it cannot be loaded, or is of another version."""
 
 
 class _Value(ctypes.Union):
@@ -104,7 +106,7 @@ class Library:
     Raises
     ------
     LibraryNotFoundError
-        If it cannot be loaded.
+        If it cannot be loaded, or has other structures than this module.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -116,6 +118,13 @@ class Library:
             raise LibraryNotFoundError(f"{path} cannot be loaded: {error}") from error
         self.path = path
         library = self._library
+        version = (ctypes.c_uint32 * 3)()
+        library.TVMFFIGetVersion(version)
+        if tuple(version[:2]) != _VERSION:
+            raise LibraryNotFoundError(
+                f"{path} is version {'.'.join(map(str, version))}, expected "
+                f"{'.'.join(map(str, _VERSION))}"
+            )
         handle = ctypes.c_void_p
         # Without argument types: checking them would double the cost of a call.
         self.call = library["TVMFFIFunctionCall"]

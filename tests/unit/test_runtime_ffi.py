@@ -120,6 +120,12 @@ def test_missing_library(tmp_path):
         ffi.Library(str(tmp_path / "libtvm_ffi.so"))
 
 
+def test_other_versions_are_refused(monkeypatch):
+    monkeypatch.setattr(ffi, "_VERSION", (0, 2))
+    with pytest.raises(ffi.LibraryNotFoundError, match=r"is version 0\.1\.\d+, expected 0\.2"):
+        ffi.Library()
+
+
 @pytest.mark.parametrize("argument", [np.int64(1), b"bytes", 1j])
 def test_arguments_of_other_types_are_refused(module, argument):
     with pytest.raises(TypeError, match=f"argument 5 is {type(argument).__name__}"):
