@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+# Tests that are left out unless an option of that name asks for them, and what they need.
+MARKS = {"large": "16 GB of memory", "gpu": "an NVIDIA GPU and its driver"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -12,15 +15,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="Random examples of each test with Hypothesis that sets no number of its own.",
     )
-    parser.addoption(
-        "--large",
-        action="store_true",
-        help="Also run the tests that need 16 GB of memory.",
-    )
+    for mark, need in MARKS.items():
+        parser.addoption(
+            f"--{mark}", action="store_true", help=f"Also run the tests that need {need}."
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "large: needs 16 GB of memory; run with --large")
+    for mark, need in MARKS.items():
+        config.addinivalue_line("markers", f"{mark}: needs {need}; run with --{mark}")
     settings.register_profile("tests", max_examples=100, deadline=None, derandomize=True)
     settings.load_profile("tests")
     if config.option.cases:
@@ -29,10 +32,22 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("many")
 
 
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.large:
-        return
-    large = [item for item in items if item.get_closest_marker("large")]
-    if large:
-        config.hook.pytest_deselected(items=large)
-        items[:] = [item for item in items if item not in large]
+    config.stash[LEFT_OUT] = {}
+    for mark in MARKS:
+        marked = [item for item in items if item.get_closest_marker(mark)]
+        if marked and not config.getoption(mark):
+            config.stash[LEFT_OUT][mark] = len(marked)
+            config.hook.pytest_deselected(items=marked)
+            items[:] = [item for item in items if item not in marked]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    left_out = config.stash.get(LEFT_OUT, {})
+    return [
+        f"left out: {count} tests that need {MARKS[mark]}; run them with --{mark}"
+        for mark, count in left_out.items()
+    ]

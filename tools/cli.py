@@ -9,11 +9,12 @@ import click
 
 from tf_tvm_ops.version import __version__
 
-# Name: module and function. `generate` needs TVM, `bench` and `rewrite` TensorFlow, `tune` both,
-# `analyze` and `inspect` neither.
+# Name: module and function. `generate` and `bundle` need TVM, `bench` and `rewrite` TensorFlow,
+# `tune` both, `analyze` and `inspect` neither.
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "analyze": ("tf_tvm_ops.tools.analyze.command", "analyze"),
     "bench": ("tf_tvm_ops.tools.bench.command", "bench"),
+    "bundle": ("tf_tvm_ops.tools.gpu_check.command", "bundle"),
     "doctor": ("tf_tvm_ops.tools.doctor", "doctor"),
     "generate": ("tf_tvm_ops.tools.generate", "generate"),
     "inspect": ("tf_tvm_ops.tools.inspect", "inspect"),
@@ -24,6 +25,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 _HELP = {
     "analyze": "Predict what bounds the GPU kernels of a pack.",
     "bench": "Measure stock TensorFlow and tf_tvm_ops.",
+    "bundle": "Pack the GPU kernels of a pack, to check and time them elsewhere.",
     "doctor": "Say what works here and what does not.",
     "generate": "Compile kernels for a table of shapes into a pack.",
     "inspect": "List the kernels of a pack.",

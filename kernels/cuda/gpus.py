@@ -75,15 +75,8 @@ class Gpu:
         return tflops * 1e3 / (2 * self.multiprocessors * self.gigahertz)
 
     def runs(self, target: CudaTarget) -> bool:
-        """Whether an image for ``target`` can be loaded.
-
-        Machine code runs on what has the same major capability and no lesser minor one, PTX on
-        everything later.
-        """
-        if target.is_virtual:
-            return self.capability >= target.capability
-        same = self.capability // 10 == target.capability // 10
-        return same and self.capability >= target.capability
+        """Whether an image for ``target`` can be loaded."""
+        return target.runs_on(self.capability)
 
 
 @dataclass(frozen=True)

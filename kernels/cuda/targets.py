@@ -107,6 +107,15 @@ class CudaTarget:
         """Whether there is ``mma.m16n8k16`` for float16 and bfloat16."""
         return self.capability >= 80
 
+    def runs_on(self, capability: int) -> bool:
+        """Whether a GPU of that compute capability, times ten, can load the image.
+
+        Machine code runs on what has the same major capability and no lesser minor one, PTX on
+        everything later.
+        """
+        same = self.is_virtual or capability // 10 == self.capability // 10
+        return same and capability >= self.capability
+
     def __str__(self) -> str:
         return self.name
 

@@ -282,6 +282,9 @@ constexpr std::index_sequence_for<P...> Parameters(void (*)(P...)) {
                ? 0                                                                                \
                : -1;                                                                              \
   }                                                                                               \
+  __attribute__((visibility("default"))) int emulate_parameters_##NAME() {                        \
+    return decltype(emulate::Parameters(&NAME))::size();                                          \
+  }                                                                                               \
   }
 
 // Names of CUDA, last, so that no header sees them.

@@ -16,6 +16,7 @@ import pytest
 import tvm
 
 from tests.tvm.cuda.conftest import NEW
+from tests.tvm.cuda.fake_cuda import fake_libraries
 from tf_tvm_ops.kernels.cuda import build
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
 from tf_tvm_ops.kernels.cuda.image import link_image
@@ -30,18 +31,6 @@ PROBLEMS = [
     Problem(18, 9, 16, dtype="float16"),
     Problem(None, None, None, dtype="float64"),
 ]
-
-
-def fake_libraries(folder: Path) -> None:
-    """libcuda and libcudart, as TVM's runtime names them."""
-    script = folder / "versions.map"
-    script.write_text("libcudart.so.13 { global: *; };\n")
-    for name, flags in (
-        ("libcuda.so.1", []),
-        ("libcudart.so.13", ["-DFAKE_RUNTIME", f"-Wl,--version-script={script}"]),
-    ):
-        command = ["c++", "-shared", "-fPIC", "-std=c++17", *flags, f"-Wl,-soname,{name}"]
-        subprocess.run([*command, HERE / "fake_driver.cc", "-o", folder / name], check=True)
 
 
 @pytest.fixture(scope="module")
