@@ -13,7 +13,7 @@ from .cpu_dot_bf16 import CpuDotBf16
 from .cpu_generic import CpuGeneric
 from .cpu_pack import CpuPack
 from .cpu_pack_bf16 import CpuPackBf16
-from .rule import Choice, Config, Rule
+from .rule import AnyChoice, Choice, Config, Rule
 
 CPU_RULES: tuple[Rule[Any], ...] = (
     CpuAmx(),
@@ -56,4 +56,4 @@ def choose(problem: Problem, target: Target) -> Choice:
     return best[1]
 
 
-__all__ = ["CPU_RULES", "Choice", "Config", "Rule", "choose", "rules"]
+__all__ = ["CPU_RULES", "AnyChoice", "Choice", "Config", "Rule", "choose", "rules"]

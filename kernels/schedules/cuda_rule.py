@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..cuda import cost
@@ -14,7 +13,7 @@ from ..cuda.tile_shape import Tile
 from ..cuda.work import deep_reads, of_tile
 from ..problem import Problem
 from ..vectors import Index
-from .rule import Config
+from .rule import AnyChoice, Config
 
 C = TypeVar("C", bound=Config)
 
@@ -81,17 +80,5 @@ def tile_nanoseconds(problem: Problem, target: CudaTarget, shape: Tile) -> float
     )
 
 
-@dataclass(frozen=True)
-class CudaChoice:
-    """A rule and its config for a problem: all that a kernel's name and code depend on."""
-
-    rule: CudaRule[Any]
-    config: Config
-
-    def to_json(self) -> Mapping[str, Any]:
-        """As a manifest has it."""
-        return {"rule": self.rule.name, **self.config.to_json()}
-
-    def symbol(self, problem: Problem) -> str:
-        """The kernel's symbol name."""
-        return f"{problem.stem()}_{self.rule.name}_{self.config.stem()}"
+CudaChoice = AnyChoice[CudaRule[Any]]
+"""A rule and its config, for a GPU."""

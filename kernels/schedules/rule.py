@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..compute import Matrix
 from ..problem import Problem
@@ -79,11 +79,20 @@ class Rule(ABC, Generic[C]):
         return min(self.space(problem, target), key=lambda c: self.cost(problem, target, c))
 
 
+class Named(Protocol):
+    """Whatever has the name of a rule."""
+
+    name: ClassVar[str]
+
+
+R = TypeVar("R", bound=Named)
+
+
 @dataclass(frozen=True)
-class Choice:
+class AnyChoice(Generic[R]):
     """A rule and its config for a problem: all that a kernel's name and code depend on."""
 
-    rule: Rule[Any]
+    rule: R
     config: Config
 
     def to_json(self) -> Mapping[str, Any]:
@@ -93,3 +102,7 @@ class Choice:
     def symbol(self, problem: Problem) -> str:
         """The kernel's symbol name."""
         return f"{problem.stem()}_{self.rule.name.removeprefix('cpu_')}_{self.config.stem()}"
+
+
+Choice = AnyChoice[Rule[Any]]
+"""For a CPU."""

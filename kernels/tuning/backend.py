@@ -6,18 +6,18 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .. import build
 from ..compute import KERNEL_ABI
 from ..pool import Workers
 from ..problem import Problem
-from ..schedules import Choice
+from ..schedules import AnyChoice
 from ..targets import Target
 from .measurer import Trial
 from .space import Candidate, space
 
-Compiled = tuple[Problem, Choice]
+Compiled = tuple[Problem, AnyChoice[Any]]
 
 
 class Backend(Protocol):
@@ -98,9 +98,9 @@ class CpuBackend:
             else:
                 work[kernel, path] = candidate
         for item, error in workers.run(_compile, list(work)):
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise build.cache_error(error) from error
-            yield work[item], _message(error)
+            yield work[item], message(error)
 
     def link(self, candidates: Sequence[Compiled], image: Path) -> None:
         """See :class:`Backend`."""
@@ -120,7 +120,8 @@ def _compile(item: tuple[build.Kernel, Path]) -> None:
     build.compile_object(*item)
 
 
-def _message(error: BaseException | None) -> str:
+def message(error: BaseException | None) -> str:
+    """What to note of a candidate that could not be compiled, ``""`` if it could."""
     if error is None:
         return ""
     if isinstance(error, TimeoutError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..problem import Problem
-from ..schedules import Choice, rules
+from ..schedules import AnyChoice, Choice, rules
 from ..targets import Target
 
 
@@ -18,11 +19,11 @@ class Candidate:
     choice
         The rule and its config.
     cost
-        What the rule's model expects, in cycles for one matrix. It ranks candidates of one
-        problem, and is no prediction of time.
+        What the rule's model expects: cycles for one matrix, or nanoseconds on a GPU. It ranks
+        candidates of one problem, and is no prediction of time.
     """
 
-    choice: Choice
+    choice: AnyChoice[Any]
     cost: float
 
 
