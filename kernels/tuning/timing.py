@@ -9,7 +9,6 @@ of a copy of them elsewhere in memory (cold).
 from __future__ import annotations
 
 import ctypes
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,7 +136,7 @@ def measure(
     samples
         Measurements of each.
     started
-        Told the index of a kernel before it is run for the first time.
+        Told the index of a kernel before each time that it is run for.
 
     Returns
     -------
@@ -153,8 +152,9 @@ def measure(
         passes.append(_passes(operands.seconds(function, guess)) if guess > 1 else 1)
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(samples):
-        for function, count, seconds in zip(functions, passes, times):
-            seconds.append(operands.seconds(function, count))
+        for index, (function, count) in enumerate(zip(functions, passes)):
+            started(index)
+            times[index].append(operands.seconds(function, count))
     return [_summary(seconds) for seconds in times]
 
 
@@ -163,7 +163,7 @@ def _passes(seconds: float) -> int:
 
 
 def _summary(seconds: Sequence[float]) -> Time:
-    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    low, middle, high = (float(quartile) for quartile in np.percentile(seconds, (25, 50, 75)))
     return Time(1e6 * middle, 1e6 * (high - low))
 
 
