@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,26 @@ class Layout:
     addend: str = ""
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What a kernel is called with in a check: all that it may read or write, and what is behind.
+
+    Attributes
+    ----------
+    lhs, rhs, addend, out
+        Flat arrays, which are overwritten; ``addend`` is None without one.
+    """
+
+    lhs: npt.NDArray[Any]
+    rhs: npt.NDArray[Any]
+    addend: npt.NDArray[Any] | None
+    out: npt.NDArray[Any]
+
+
+Call = Callable[[Memory, Sequence[tuple[Any, ...]]], None]
+"""Calls a kernel with the same memory and each of several lists of further arguments."""
+
+
 # Those with gaps come first: they tell what a wrong kernel does. Without gaps it ends the process
 # when it leaves its operands.
 _LAYOUTS = (
@@ -128,7 +149,8 @@ def check_layout(
     request_tiles()
     function = tvm_ffi.load_module(str(image.resolve())).get_function(symbol)
     rng = np.random.default_rng()
-    return _check(function, problem, problem.extents(), layout, workspace_bytes, rng)
+    call = partial(_call_here, function, workspace_bytes)
+    return _check(call, problem, problem.extents(), layout, rng)
 
 
 def missing_symbols(image: Path, symbols: list[str]) -> list[str]:
@@ -149,53 +171,71 @@ def verify_kernel(module: Any, symbol: str, problem: Problem, workspace_bytes: i
     function = _function(module, symbol)
     if function is None:
         return _MISSING
+    return verify_call(partial(_call_here, function, workspace_bytes), problem)
+
+
+def verify_call(call: Call, problem: Problem, *, guarded: bool = True) -> str:
+    """What is wrong with a kernel that is called in some way, ``""`` if nothing is.
+
+    Parameters
+    ----------
+    call
+        Calls the kernel.
+    problem
+        What it computes.
+    guarded
+        Whether ``call`` uses the memory where it lies, so that it may end behind the last row.
+    """
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     rng = np.random.default_rng(seed)
     for m, n, k in _GENERIC_EXTENTS if problem.is_generic else [problem.extents()]:
         for layout in _LAYOUTS:
-            fault = _check(function, problem, (m, n, k), layout, workspace_bytes, rng)
+            fault = _check(call, problem, (m, n, k), layout, rng, guarded=guarded)
             if fault:
                 return f"{fault} at {m}x{n}x{k}, {layout}, seed {seed}"
     return ""
 
 
+def _call_here(
+    function: Any, workspace_bytes: int, memory: Memory, calls: Sequence[tuple[Any, ...]]
+) -> None:
+    workspace = np.full(workspace_bytes + WORKSPACE_ALIGNMENT, 0xFF, np.uint8)
+    aligned = -workspace.ctypes.data % WORKSPACE_ALIGNMENT + workspace.ctypes.data
+    operands = (memory.lhs, memory.rhs, memory.addend, memory.out)
+    pointers = [ctypes.c_void_p(None if o is None else o.ctypes.data) for o in operands]
+    pointers.append(ctypes.c_void_p(aligned if workspace_bytes else None))
+    for arguments in calls:
+        function(*pointers, *arguments)
+
+
 def _check(
-    function: Any,
+    call: Call,
     problem: Problem,
     extents: tuple[int, int, int],
     layout: Layout,
-    workspace_bytes: int,
     rng: np.random.Generator,
+    *,
+    guarded: bool = True,
 ) -> str:
     m, n, k = extents
     heads = layout.heads
     lhs_heads = 1 if layout.broadcast_lhs else heads
     rhs_heads = 1 if layout.broadcast_rhs else heads
-    lhs = _Operand(problem.dtype, layout, lhs_heads, (m, k), transposed=problem.lhs == "m")
-    rhs = _Operand(problem.dtype, layout, rhs_heads, (k, n), transposed=problem.rhs == "k")
-    out = _Operand(problem.dtype, layout, heads, (m, n))
-    addend = _addend(problem.dtype, layout, m, n)
-    for operand in (lhs, rhs, addend):
-        operand.fill(rng)
+    operand = partial(_Operand, problem.dtype, layout, guarded=guarded)
+    lhs = operand(lhs_heads, (m, k), transposed=problem.lhs == "m")
+    rhs = operand(rhs_heads, (k, n), transposed=problem.rhs == "k")
+    out = operand(heads, (m, n))
+    addend = _addend(operand, layout, m, n)
+    for given in (lhs, rhs, addend):
+        given.fill(rng)
     out.poison()
-    workspace = np.full(workspace_bytes + WORKSPACE_ALIGNMENT, 0xFF, np.uint8)
-    aligned = -workspace.ctypes.data % WORKSPACE_ALIGNMENT + workspace.ctypes.data
     kind = {"": ADD_NOTHING, "column": ADD_COLUMN}.get(layout.addend, ADD_MATRIX)
-    for begin, end in _ranges(layout.batch * heads, layout.split):
-        function(
-            *(ctypes.c_void_p(o.address) for o in (lhs, rhs)),
-            ctypes.c_void_p(addend.address if layout.addend else None),
-            ctypes.c_void_p(out.address),
-            ctypes.c_void_p(aligned if workspace_bytes else None),
-            *(begin, end, heads),
-            *lhs.strides,
-            *rhs.strides,
-            *addend.strides,
-            kind,
-            *out.strides,
-            layout.scale,
-            *(extents if problem.is_generic else ()),
-        )
+    strides = (*lhs.strides, *rhs.strides, *addend.strides, kind, *out.strides)
+    last = (layout.scale, *(extents if problem.is_generic else ()))
+    call(
+        Memory(lhs.whole, rhs.whole, addend.whole if layout.addend else None, out.whole),
+        [(*span, heads, *strides, *last) for span in _ranges(layout.batch * heads, layout.split)],
+    )
     a, b, c = lhs.values(), rhs.values(), addend.values()
     expected = layout.scale * np.matmul(a, b)
     magnitude = abs(layout.scale) * np.matmul(np.abs(a), np.abs(b))
@@ -219,12 +259,12 @@ def _check(
     return ""
 
 
-def _addend(dtype: str, layout: Layout, m: int, n: int) -> _Operand:
+def _addend(operand: Callable[..., _Operand], layout: Layout, m: int, n: int) -> _Operand:
     if layout.addend == "row":
-        operand = _Operand(dtype, layout, 1, (1, n))
-        operand.strides = (operand.strides[0], 0, 0)
-        return operand
-    return _Operand(dtype, layout, layout.heads, (m, 1 if layout.addend == "column" else n))
+        row = operand(1, (1, n))
+        row.strides = (row.strides[0], 0, 0)
+        return row
+    return operand(layout.heads, (m, 1 if layout.addend == "column" else n))
 
 
 def _ranges(total: int, split: int) -> Iterator[tuple[int, int]]:
@@ -240,9 +280,12 @@ class _Operand:
     ----------
     strides
         As a kernel takes them: batch, head, and the dimension that is not contiguous.
+    whole
+        The memory with what is behind it, flat.
     """
 
     strides: tuple[int, int, int]
+    whole: npt.NDArray[Any]
 
     def __init__(
         self,
@@ -251,6 +294,7 @@ class _Operand:
         heads: int,
         shape: tuple[int, int],
         *,
+        guarded: bool = True,
         transposed: bool = False,
     ) -> None:
         outer, inner = shape[::-1] if transposed else shape
@@ -260,17 +304,15 @@ class _Operand:
         # Heads lie inside rows, as in [batch, length, heads, depth], when there are gaps.
         order = (0, 2, 1, 3) if layout.gap else (0, 1, 2, 3)
         extents = (layout.batch, heads, outer, row)
-        allocate = _followed if layout.gap else _guarded
-        self._memory, self._behind = allocate([extents[i] for i in order], _storage(dtype))
-        whole = self._memory.transpose(order)
-        self._matrices, self._gaps = whole[..., :inner], whole[..., inner:]
-        strides = [stride // ELEMENT_BYTES[dtype] for stride in whole.strides]
+        allocate = _guarded if guarded and not layout.gap else _followed
+        lying = [extents[i] for i in order]
+        self.whole = allocate(lying, _storage(dtype))
+        size = math.prod(lying)
+        self._behind = self.whole[size:]
+        ordered = self.whole[:size].reshape(lying).transpose(order)
+        self._matrices, self._gaps = ordered[..., :inner], ordered[..., inner:]
+        strides = [stride // ELEMENT_BYTES[dtype] for stride in ordered.strides]
         self.strides = (strides[0], 0 if heads < layout.heads else strides[1], strides[2])
-
-    @property
-    def address(self) -> int:
-        """Where the memory begins."""
-        return int(self._memory.ctypes.data)
 
     def fill(self, rng: np.random.Generator) -> None:
         """Random values, with NaN around them: who reads those spoils the result."""
@@ -299,18 +341,13 @@ class _Operand:
         return all(bool(np.all(outside == sentinel)) for outside in (self._gaps, self._behind))
 
 
-_Memory = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-
-
-def _followed(shape: list[int], dtype: npt.DTypeLike) -> _Memory:
+def _followed(shape: list[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Memory, and a row of every head and a page of memory that follows it."""
-    size = math.prod(shape)
     behind = math.prod(shape[2:]) + mmap.PAGESIZE // np.dtype(dtype).itemsize
-    memory = np.zeros(size + behind, dtype)
-    return memory[:size].reshape(shape), memory[size:]
+    return np.zeros(math.prod(shape) + behind, dtype)
 
 
-def _guarded(shape: list[int], dtype: npt.DTypeLike) -> _Memory:
+def _guarded(shape: list[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Memory and nothing: who reads or writes behind it ends the process."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     pages = -(-size // mmap.PAGESIZE) + 1
@@ -320,7 +357,7 @@ def _guarded(shape: list[int], dtype: npt.DTypeLike) -> _Memory:
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(guard.ctypes.data), mmap.PAGESIZE, protection):
         raise OSError("no memory that must not be touched: mprotect failed")
     end = (pages - 1) * mmap.PAGESIZE
-    return memory[end - size : end].view(dtype).reshape(shape), np.empty(0, dtype)
+    return memory[end - size : end].view(dtype)
 
 
 def _storage(dtype: str) -> npt.DTypeLike:
