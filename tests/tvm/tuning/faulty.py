@@ -46,10 +46,18 @@ class Faulty(Rule[FaultyConfig]):
             os.kill(os.getpid(), signal.SIGKILL)
         if config.fault == "compiler_hangs":
             time.sleep(3600)
+        if config.fault == "ends_parent":
+            parent = tirx.call_extern("int32", "getppid")
+            kill = tirx.IntImm("int32", signal.SIGKILL)
+            T.evaluate(tirx.call_extern("int32", "kill", parent, kill))
         if config.fault == "crashes":
             T.evaluate(tirx.call_extern("int32", "raise", tirx.IntImm("int32", signal.SIGSEGV)))
         if config.fault == "hangs":
             T.evaluate(tirx.call_extern("int32", "pause"))
+        if config.fault == "hangs_later":
+            # A check has few matrices. What is timed has more, and no addend.
+            with T.If(matrix.lhs_offset > 1000), T.Then():
+                T.evaluate(tirx.call_extern("int32", "pause"))
         if config.fault == "wrong":
             matrix = dataclasses.replace(matrix, k=matrix.k - 1)
         CpuBroadcast().emit(matrix, target, BroadcastConfig(1 + config.number % 3, 1))
