@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
   'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh' 'tests/tvm/*.cc'
 STAMPS := $(VENV)/.stamps
-EXTRAS := cpu,generate,cuda-build,plots,test,lint
+EXTRAS := cpu,generate,cuda-build,rpc,plots,test,lint
 
 # Folder of the CMake build, as setup.py names it.
 CMAKE_BUILD = build/cmake-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import threading
@@ -80,8 +81,16 @@ class Workers:
             most = 1 if alone else 2 * self._jobs
             source = suspects if alone else waiting
             while source and len(running) < most:
-                item = source.pop()
-                running[self._started().submit(function, item)] = item
+                pool = self._started(getattr(function, "func", function).__module__)
+                try:
+                    future = pool.submit(function, source[-1])
+                except BrokenProcessPool:
+                    # A process ended since the last look at it. What was under way says so below.
+                    if running:
+                        break
+                    self._end()
+                    continue
+                running[future] = source.pop()
             done, _ = wait(running, self._deadline, return_when=FIRST_COMPLETED)
             broken: BaseException | None = None if done else TimeoutError()
             for future in done:
@@ -98,9 +107,11 @@ class Workers:
                     suspects += running.values()
                 running.clear()
 
-    def _started(self) -> ProcessPoolExecutor:
+    def _started(self, module: str) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = process_pool(self._jobs)
+            # Importing a compiler takes seconds, which must not count as time of a call.
+            self._pool.submit(_import, module).result()
         return self._pool
 
     def _end(self) -> None:
@@ -110,3 +121,7 @@ class Workers:
             process.kill()
         self._pool.shutdown(cancel_futures=True)
         self._pool = None
+
+
+def _import(module: str) -> None:
+    importlib.import_module(module)

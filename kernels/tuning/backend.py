@@ -98,6 +98,7 @@ class CpuBackend:
             else:
                 work[kernel, path] = candidate
         for item, error in workers.run(_compile, list(work)):
+            # A call that took too long has raised TimeoutError, which is an OSError as well.
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise build.cache_error(error) from error
             yield work[item], message(error)

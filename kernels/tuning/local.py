@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import signal
 import subprocess
@@ -10,16 +11,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from . import machine
 from .measurer import Group, MeasureError, Outcome
-from .record import CRASHED, TIMED_OUT
+from .record import CRASHED, TIMED_OUT, WRONG
 
 DEADLINE_SECONDS = 20.0
-"""For a candidate to be checked, and for one to be timed; the slowest takes a hundredth of it."""
+"""For a candidate to be checked, and each time it is run; the slowest take a hundredth of it."""
+
+_ORPHAN_DEADLINES = 2.0
+"""A process whose watcher was killed ends itself after this many deadlines."""
 
 
 class LocalMeasurer:
@@ -42,7 +47,9 @@ class LocalMeasurer:
         self._deadline = deadline
         # The last core: the first ones have more of the system's own work.
         cold_bytes = 2 * machine.last_level_cache_bytes()
-        self._command = [*command, str(machine.cores()[-1]), str(cold_bytes)]
+        core = machine.cores()[-1]
+        alone = math.ceil(_ORPHAN_DEADLINES * deadline)
+        self._command = [*command, str(core), str(cold_bytes), str(alone)]
         self._worker: _Worker | None = None
 
     def __enter__(self) -> LocalMeasurer:
@@ -73,16 +80,26 @@ class LocalMeasurer:
         while len(failed) < len(group.trials):
             left = [i for i in range(len(group.trials)) if i not in failed]
             attempt = replace(group, trials=tuple(group.trials[index] for index in left))
-            if self._worker is None:
-                self._worker = _Worker(self._command)
-            answer = self._worker.run(attempt, self._deadline)
+            answer = self._run(attempt)
             if isinstance(answer, list):
+                if any(outcome.status == WRONG for outcome in answer):
+                    self.close()  # who knows where else it has written
                 found = dict(zip(left, answer)) | failed
                 return [found[index] for index in range(len(group.trials))]
             self.close()
             place, outcome = answer
             failed[left[place]] = outcome
         return [failed[index] for index in range(len(group.trials))]
+
+    def _run(self, group: Group) -> list[Outcome] | tuple[int, Outcome]:
+        if self._worker is not None:
+            try:
+                return self._worker.run(group, self._deadline)
+            except MeasureError:
+                # It ended before it began with this group: of what it had run before.
+                self.close()
+        self._worker = _Worker(self._command)
+        return self._worker.run(group, self._deadline)
 
 
 class _Worker:
@@ -99,7 +116,8 @@ class _Worker:
             encoding="utf-8",
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -120,7 +138,6 @@ class _Worker:
             try:
                 line = self._lines.get(timeout=deadline)
             except queue.Empty:
-                self.end()
                 message = f"not done after {deadline:g} s"
                 return self._blame(current, Outcome(TIMED_OUT, message=message))
             if line is None:
@@ -133,10 +150,7 @@ class _Worker:
 
     def _blame(self, current: int | None, outcome: Outcome) -> tuple[int, Outcome]:
         if current is None:
-            raise MeasureError(
-                f"the process that measures does not work here: {outcome.message or 'it ended'}"
-                f"{self._last_error()}"
-            )
+            raise MeasureError(f"the process that measures does not work here: {outcome.message}")
         return current, outcome
 
     def _ending(self) -> str:
@@ -157,3 +171,9 @@ class _Worker:
         """Kill it: it holds nothing worth keeping."""
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        self._errors.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):  # what it was not told any more
+                pipe.close()

@@ -7,6 +7,7 @@ are merged by writing one after the other. Where a measurement was made twice, t
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -97,9 +98,11 @@ class Record:
         """The inverse of :meth:`to_json`."""
         if fields["status"] not in STATUSES:
             raise ValueError(f"status {fields['status']!r}")
+        if not isinstance(fields["config"], Mapping):
+            raise TypeError(f"config {fields['config']!r}")
         median, spread = (float(fields.get(name, 0)) for name in ("median_us", "spread_us"))
-        if fields["status"] == OK and median <= 0:
-            raise ValueError("no time")
+        if fields["status"] == OK and not 0 < median < math.inf:
+            raise ValueError(f"median_us {median}")
         return cls(
             workload=Workload.from_json(fields),
             config=fields["config"],

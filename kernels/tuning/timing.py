@@ -9,13 +9,13 @@ of a copy of them elsewhere in memory (cold).
 from __future__ import annotations
 
 import ctypes
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..elements import ADD_NOTHING, ELEMENT_BYTES, WORKSPACE_ALIGNMENT
 from .workload import COLD, Workload
@@ -42,6 +42,70 @@ class Time:
     spread_us: float
 
 
+@dataclass(frozen=True)
+class Passes:
+    """How one call of a kernel goes over a workload several times.
+
+    Attributes
+    ----------
+    workload
+        What is computed.
+    copies
+        Of the operands, one behind the other; successive passes use successive ones.
+    """
+
+    workload: Workload
+    copies: int = 1
+
+    @classmethod
+    def of(cls, workload: Workload, cold_bytes: int) -> Passes:
+        """With copies that make up ``cold_bytes`` if the workload is cold."""
+        if workload.cache != COLD:
+            return cls(workload)
+        return cls(workload, max(2, -(-cold_bytes // sum(cls(workload).bytes().values()))))
+
+    @property
+    def elements(self) -> dict[str, int]:
+        """Of one matrix of each operand."""
+        m, n, k = self.workload.problem.extents()
+        return {"lhs": m * k, "rhs": k * n, "out": m * n}
+
+    def bytes(self) -> dict[str, int]:
+        """Of one copy of each operand."""
+        size = ELEMENT_BYTES[self.workload.problem.dtype] * self.workload.matrices
+        return {name: size * elements for name, elements in self.elements.items()}
+
+    def arguments(self, passes: int) -> list[Any]:
+        """What follows the pointers in a call."""
+        m, n, k = self.workload.problem.extents()
+        matrices = self.workload.matrices
+        moves = self.copies > 1
+        numbers: list[Any] = [0, passes * matrices, matrices]
+        strides = {
+            "lhs": m if self.workload.problem.lhs == "m" else k,
+            "rhs": k if self.workload.problem.rhs == "k" else n,
+            "out": n,
+        }
+        for name, elements in self.elements.items():
+            if name == "out":
+                numbers += [0, 0, 0, ADD_NOTHING]
+            numbers += [matrices * elements if moves else 0, elements, strides[name]]
+        return [*numbers, 1.0]
+
+
+def pattern(dtype: str) -> npt.NDArray[np.uint8]:
+    """What operands are filled with, again and again.
+
+    Numbers that are ordinary in every type: no time is lost on subnormals.
+    """
+    words = np.random.default_rng(0).integers(0x3F00, 0x3F80, 1 << 16, dtype=np.uint16)
+    if dtype == "float64":
+        words[3::4] = 0x3FE0
+    elif dtype == "float16":
+        words &= 0x3BFF
+    return words.view(np.uint8)
+
+
 class Operands:
     """Memory of a workload, and the calls that go over it.
 
@@ -56,68 +120,35 @@ class Operands:
     """
 
     def __init__(self, workload: Workload, workspace_bytes: int, cold_bytes: int) -> None:
-        m, n, k = workload.problem.extents()
-        self._workload = workload
-        self._elements = {"lhs": m * k, "rhs": k * n, "out": m * n}
-        size = ELEMENT_BYTES[workload.problem.dtype]
-        total = workload.matrices * size * sum(self._elements.values())
-        cold = workload.cache == COLD
-        self.copies = max(2, -(-cold_bytes // total)) if cold else 1
-        rng = np.random.default_rng(0)
-        self._memory = {}
-        for name, elements in self._elements.items():
-            count = self.copies * workload.matrices * elements
-            # Numbers that are ordinary in every type: no time is lost on subnormals.
-            pattern = rng.integers(0x3F00, 0x3F80, min(count, 1 << 16), dtype=np.uint16)
-            words: Any = np.resize(pattern, -(-count * size // 2))
-            if size == 8:
-                words[3::4] = 0x3FE0
-            elif size == 2 and workload.problem.dtype == "float16":
-                words = words & 0x3BFF
-            self._memory[name] = _aligned(words.view(np.uint8))
+        self._passes = Passes.of(workload, cold_bytes)
+        self._bytes = self._passes.bytes()
+        content = pattern(workload.problem.dtype)
+        self._memory = {
+            name: _aligned(np.resize(content, self._passes.copies * count))
+            for name, count in self._bytes.items()
+        }
         self._workspace = _aligned(np.zeros(workspace_bytes, np.uint8))
         self._place = 0
 
-    def arguments(self, passes: int) -> list[Any]:
-        """Of a call that makes ``passes`` passes, from where the last one ended if cold."""
-        w = self._workload
-        m, n, k = w.problem.extents()
-        if self.copies > 1:
-            passes = min(passes, self.copies)
-            if self._place + passes > self.copies:
-                self._place = 0
-        stride = {
-            name: w.matrices * elements if self.copies > 1 else 0
-            for name, elements in self._elements.items()
-        }
-        size = ELEMENT_BYTES[w.problem.dtype]
-        pointer = {
-            name: memory.ctypes.data + self._place * stride[name] * size
-            for name, memory in self._memory.items()
-        }
-        self._place += passes
-        lhs_stride = m if w.problem.lhs == "m" else k
-        rhs_stride = k if w.problem.rhs == "k" else n
-        return [
-            *(ctypes.c_void_p(pointer[name]) for name in ("lhs", "rhs")),
-            ctypes.c_void_p(None),
-            ctypes.c_void_p(pointer["out"]),
-            ctypes.c_void_p(self._workspace.ctypes.data),
-            *(0, passes * w.matrices, w.matrices),
-            *(stride["lhs"], self._elements["lhs"], lhs_stride),
-            *(stride["rhs"], self._elements["rhs"], rhs_stride),
-            *(0, 0, 0, ADD_NOTHING),
-            *(stride["out"], self._elements["out"], n),
-            1.0,
-        ]
-
     def seconds(self, function: Function, passes: int) -> float:
-        """For one pass, as the mean of ``passes``."""
-        arguments = self.arguments(passes)
-        made: int = arguments[6] // self._workload.matrices
+        """For one pass, as the mean of ``passes``, from where the last ones ended if cold."""
+        copies = self._passes.copies
+        if copies > 1:
+            passes = min(passes, copies)
+            if self._place + passes > copies:
+                self._place = 0
+        pointers = [
+            ctypes.c_void_p(self._memory[name].ctypes.data + self._place * self._bytes[name])
+            for name in ("lhs", "rhs", "out")
+        ]
+        pointers.insert(2, ctypes.c_void_p(None))
+        pointers.append(ctypes.c_void_p(self._workspace.ctypes.data))
+        arguments = [*pointers, *self._passes.arguments(passes)]
+        if copies > 1:
+            self._place += passes
         start = time.perf_counter()
         function(*arguments)
-        return (time.perf_counter() - start) / made
+        return (time.perf_counter() - start) / passes
 
 
 def measure(
@@ -137,7 +168,7 @@ def measure(
     samples
         Measurements of each.
     started
-        Told the index of a kernel before it is run for the first time.
+        Told the index of a kernel before each time that it is run for.
 
     Returns
     -------
@@ -149,21 +180,24 @@ def measure(
         operands.seconds(function, 1)
         once = min(operands.seconds(function, 1) for _ in range(2))
         # A short first guess counts the call from Python in; a second one does not.
-        guess = _passes(once)
-        passes.append(_passes(operands.seconds(function, guess)) if guess > 1 else 1)
+        guess = passes_of(once)
+        passes.append(passes_of(operands.seconds(function, guess)) if guess > 1 else 1)
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(samples):
-        for function, count, seconds in zip(functions, passes, times):
-            seconds.append(operands.seconds(function, count))
-    return [_summary(seconds) for seconds in times]
+        for index, (function, count) in enumerate(zip(functions, passes)):
+            started(index)
+            times[index].append(operands.seconds(function, count))
+    return [summary(seconds) for seconds in times]
 
 
-def _passes(seconds: float) -> int:
+def passes_of(seconds: float) -> int:
+    """How many passes make up a sample, of which one takes ``seconds``."""
     return max(1, min(_MOST_PASSES, round(SAMPLE_SECONDS / max(seconds, 1e-9))))
 
 
-def _summary(seconds: Sequence[float]) -> Time:
-    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
+def summary(seconds: Sequence[float]) -> Time:
+    """Of samples, each the seconds for one pass."""
+    low, middle, high = (float(quartile) for quartile in np.percentile(seconds, (25, 50, 75)))
     return Time(1e6 * middle, 1e6 * (high - low))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -21,8 +22,11 @@ from .timing import Operands, measure
 
 
 def main() -> None:
-    """``worker CORE COLD_BYTES``: pinned to a core, until standard input ends."""
-    core, cold_bytes = int(sys.argv[1]), int(sys.argv[2])
+    """``worker CORE COLD_BYTES SECONDS``: pinned to a core, until standard input ends.
+
+    Ends by itself when a candidate takes ``SECONDS``: who watches it may have been killed.
+    """
+    core, cold_bytes, seconds = map(int, sys.argv[1:])
     # What a library prints must not get between the lines.
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
@@ -33,12 +37,15 @@ def main() -> None:
         group = Group.from_json(json.loads(line))
 
         def say(**fields: Any) -> None:
+            # By a signal whose handler is the system's: a kernel lets no other code run.
+            signal.alarm(0 if "outcomes" in fields else seconds)
             print(json.dumps(fields), file=answers)
 
         if group.image != image:
             # The last one is unloaded: memory must not grow with the number of candidates.
             module = None
-            image, module = group.image, tvm_ffi.load_module(group.image)
+            module = tvm_ffi.load_module(group.image, keep_module_alive=False)
+            image = group.image
         _run(module, group, cold_bytes, say)
 
 

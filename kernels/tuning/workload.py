@@ -28,11 +28,22 @@ class Workload:
         How many of them in one pass: batch times heads.
     cache
         ``HOT`` or ``COLD``.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of its range.
     """
 
     problem: Problem
     matrices: int
     cache: str = HOT
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.matrices, int) or self.matrices < 1:
+            raise ValueError(f"matrices={self.matrices!r}: expected a positive number")
+        if self.cache not in (HOT, COLD):
+            raise ValueError(f"cache={self.cache!r}: expected {HOT} or {COLD}")
 
     def to_json(self) -> dict[str, Any]:
         """As a record has it."""

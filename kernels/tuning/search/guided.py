@@ -41,24 +41,37 @@ class Guided(Strategy):
     def _propose(state: State, correction: Correction, most: int) -> list[Choice]:
         if not any(outcome.ok for outcome in state.outcomes.values()):
             return _first(state.untried(), most)
+        unseen = _unseen(state)
         best = min(o.median_us for o in state.outcomes.values() if o.ok)
         expected = correction.expected(state)
         bound = best * math.exp(correction.sigma)
         worth = [(us, index) for index, us in enumerate(expected) if us < bound]
         untried = state.untried()
-        return [untried[index].choice for _, index in sorted(worth)[:most]]
+        promising = [untried[index].choice for _, index in sorted(worth)]
+        return list(dict.fromkeys((*unseen, *promising)))[:most]
 
 
 def _first(untried: Sequence[Candidate], most: int) -> list[Choice]:
-    """The most promising of each rule, then the most promising of all."""
+    """The most promising of each rule, their seconds, then the most promising of all."""
     by_rule: dict[str, int] = {}
-    first: list[Choice] = []
-    later: list[Choice] = []
+    turns: list[list[Choice]] = [[] for _ in range(_FIRST + 1)]
     for candidate in untried:
         name = candidate.choice.rule.name
-        by_rule[name] = by_rule.get(name, 0) + 1
-        (first if by_rule[name] <= _FIRST else later).append(candidate.choice)
-    return (first + later)[:most]
+        turn = by_rule[name] = by_rule.get(name, -1) + 1
+        turns[min(turn, _FIRST)].append(candidate.choice)
+    return [choice for turn in turns for choice in turn][:most]
+
+
+def _unseen(state: State) -> list[Choice]:
+    """The most promising candidate of each rule of which none was tried.
+
+    What is known of other rules says little of such a one.
+    """
+    seen = {choice.rule.name for choice in state.outcomes}
+    first: dict[str, Choice] = {}
+    for candidate in state.space:
+        first.setdefault(candidate.choice.rule.name, candidate.choice)
+    return [choice for name, choice in first.items() if name not in seen]
 
 
 class Correction:
