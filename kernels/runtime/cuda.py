@@ -1,4 +1,4 @@
-"""The CUDA driver through ctypes: memory, streams, events, and many launches timed as one graph.
+"""The CUDA driver through ctypes: memory, streams, events, and many launches as one graph.
 
 Needs ``libcuda.so.1``, which comes with NVIDIA's driver, and nothing else. Everything lives in a
 device's primary context, which it shares with the CUDA runtime, and so with TVM and PyTorch.
@@ -7,9 +7,9 @@ device's primary context, which it shares with the CUDA runtime, and so with TVM
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 LIBRARY = "libcuda.so.1"
@@ -38,7 +38,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRelease_v2": (_int,),
     "cuCtxSetCurrent": (_pointer,),
     "cuCtxSynchronize": (),
-    "cuMemAlloc_v2": (ctypes.POINTER(_address), _size),
+    "cuMemAlloc_v2": (ctypes.POINTER(_pointer), _size),
     "cuMemFree_v2": (_address,),
     "cuMemcpyHtoD_v2": (_address, _pointer, _size),
     "cuMemcpyDtoH_v2": (_pointer, _address, _size),
@@ -204,21 +204,29 @@ class Driver:
 
 
 class _Owned:
-    """Something of the driver that is freed once: by ``close``, or at the end of a ``with``."""
+    """Something of the driver that is freed once: by ``close``, or at the end of a ``with``.
+
+    Attributes
+    ----------
+    handle
+        The driver's, as other libraries take it.
+    """
+
+    def __init__(self, driver: Driver, create: str, destroy: str, *arguments: Any) -> None:
+        handle = _pointer()
+        driver.call(create, ctypes.byref(handle), *arguments)
+        self.handle = handle.value or 0
+        self._driver = driver
+        self._destroy = destroy
 
     def close(self) -> None:
         """Free it. What it is used for must have ended."""
-        raise NotImplementedError
+        self._driver.call(self._destroy, self.handle)
 
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             self.close()
         except CudaError:
@@ -242,9 +250,8 @@ class Context(_Owned):
         self.driver = driver
         self.ordinal = ordinal
         self._device = driver.handle(ordinal)
-        context = _pointer()
-        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        driver.call("cuCtxSetCurrent", context)
+        super().__init__(driver, "cuDevicePrimaryCtxRetain", "", self._device)
+        driver.call("cuCtxSetCurrent", self.handle)
 
     def close(self) -> None:
         """Give the context back."""
@@ -282,16 +289,10 @@ class Memory(_Owned):
     """
 
     def __init__(self, driver: Driver, size: int) -> None:
-        self._driver = driver
-        self.size = size
-        address = _address()
         # The driver refuses to allocate nothing.
-        driver.call("cuMemAlloc_v2", ctypes.byref(address), max(size, 1))
-        self.address = int(address.value)
-
-    def close(self) -> None:
-        """Free it."""
-        self._driver.call("cuMemFree_v2", self.address)
+        super().__init__(driver, "cuMemAlloc_v2", "cuMemFree_v2", max(size, 1))
+        self.address = self.handle
+        self.size = size
 
     def write(self, source: int, size: int, offset: int = 0) -> None:
         """Copy ``size`` bytes from ``source``, an address of this process."""
@@ -329,23 +330,10 @@ class Memory(_Owned):
 
 
 class Stream(_Owned):
-    """A stream.
-
-    Attributes
-    ----------
-    handle
-        The driver's, as other libraries take it.
-    """
+    """A stream."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        handle = _pointer()
-        driver.call("cuStreamCreate", ctypes.byref(handle), _NON_BLOCKING)
-        self.handle = handle.value or 0
-
-    def close(self) -> None:
-        """Destroy it."""
-        self._driver.call("cuStreamDestroy_v2", self.handle)
+        super().__init__(driver, "cuStreamCreate", "cuStreamDestroy_v2", _NON_BLOCKING)
 
     def synchronize(self) -> None:
         """Wait until it is empty; raises what went wrong on the way."""
@@ -362,7 +350,9 @@ class Stream(_Owned):
             enqueue()
         except BaseException:
             # Otherwise the stream would stay in this state. What spoiled the capture is known.
-            self._driver._functions["cuStreamEndCapture"](self.handle, ctypes.byref(graph))
+            with suppress(CudaError):
+                self._driver.call("cuStreamEndCapture", self.handle, ctypes.byref(graph))
+                self._driver.call("cuGraphDestroy", graph)
             raise
         self._driver.call("cuStreamEndCapture", self.handle, ctypes.byref(graph))
         try:
@@ -375,82 +365,31 @@ class Graph(_Owned):
     """Launches that are started at once."""
 
     def __init__(self, driver: Driver, graph: ctypes.c_void_p) -> None:
-        self._driver = driver
-        self._handle = _pointer()
-        driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._handle), graph, 0)
-
-    def close(self) -> None:
-        """Destroy it."""
-        self._driver.call("cuGraphExecDestroy", self._handle)
+        super().__init__(driver, "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", graph, 0)
 
     def launch(self, stream: Stream) -> None:
         """Enqueue all of it."""
-        self._driver.call("cuGraphLaunch", self._handle, stream.handle)
+        self._driver.call("cuGraphLaunch", self.handle, stream.handle)
 
 
 class Event(_Owned):
     """A mark in a stream, with the time at which the device passed it."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._handle = _pointer()
-        driver.call("cuEventCreate", ctypes.byref(self._handle), 0)
-
-    def close(self) -> None:
-        """Destroy it."""
-        self._driver.call("cuEventDestroy_v2", self._handle)
+        super().__init__(driver, "cuEventCreate", "cuEventDestroy_v2", 0)
 
     def record(self, stream: Stream) -> None:
         """Put it behind what the stream has to do."""
-        self._driver.call("cuEventRecord", self._handle, stream.handle)
+        self._driver.call("cuEventRecord", self.handle, stream.handle)
 
     def synchronize(self) -> None:
         """Wait until the device has passed it."""
-        self._driver.call("cuEventSynchronize", self._handle)
+        self._driver.call("cuEventSynchronize", self.handle)
 
     def microseconds_since(self, earlier: Event) -> float:
         """Time from another event, which lies in the past as this one does."""
         milliseconds = ctypes.c_float()
         self._driver.call(
-            "cuEventElapsedTime", ctypes.byref(milliseconds), earlier._handle, self._handle
+            "cuEventElapsedTime", ctypes.byref(milliseconds), earlier.handle, self.handle
         )
         return 1e3 * milliseconds.value
-
-
-def time_in_turns(
-    context: Context,
-    stream: Stream,
-    runs: Sequence[Callable[[], object]],
-    rounds: int,
-    before: Callable[[], object] = lambda: None,
-) -> list[list[float]]:
-    """Microseconds that each of ``runs`` takes in each round; all take turns.
-
-    Parameters
-    ----------
-    context, stream
-        Where the runs enqueue their work.
-    runs
-        Enqueue something: ``lambda: graph.launch(stream)``, say.
-    rounds
-        How often each is measured, after one round that is not.
-    before
-        Called before each run, to empty a cache, say.
-
-    Returns
-    -------
-    list of list of float
-        A list for each of ``runs``.
-    """
-    times: list[list[float]] = [[] for _ in runs]
-    with context.event() as start, context.event() as end:
-        for number in range(rounds + 1):
-            for run, found in zip(runs, times):
-                before()
-                start.record(stream)
-                run()
-                end.record(stream)
-                end.synchronize()
-                if number:
-                    found.append(end.microseconds_since(start))
-    return times

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.tvm.cuda.fake_cuda import fake_libraries
-from tf_tvm_ops.kernels.runtime import cuda
+from tf_tvm_ops.kernels.runtime import cuda, turns
 
 PROGRAM = """
 import ctypes, json, sys
 sys.path.insert(0, sys.argv[1])
-from alone import cuda
+from alone import cuda, turns
 {body}
 """
 
@@ -29,7 +29,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fake_libraries(folder)
     (folder / "alone").mkdir()
     (folder / "alone" / "__init__.py").touch()
-    shutil.copy(cuda.__file__, folder / "alone")
+    for module in (cuda, turns):
+        shutil.copy(module.__file__, folder / "alone")
     return folder
 
 
@@ -143,7 +144,7 @@ def test_runs_take_turns_and_the_first_round_is_not_counted(driver):
 import time
 order = []
 with cuda.Context(cuda.Driver()) as context, context.stream() as stream:
-    times = cuda.time_in_turns(
+    times = turns.time_in_turns(
         context, stream,
         [lambda: order.append("a"), lambda: (order.append("b"), time.sleep(0.02))],
         rounds=2, before=lambda: order.append("-"),

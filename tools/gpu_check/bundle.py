@@ -25,7 +25,7 @@ TOOL = Path(__file__).parent
 
 MODULES = (
     *("arguments.py", "elements.py", "manifest.py", "oracle.py", "problem.py"),
-    *("cuda/targets.py", "runtime/cuda.py", "runtime/ffi.py"),
+    *("cuda/targets.py", "runtime/cuda.py", "runtime/ffi.py", "runtime/turns.py"),
 )
 """Of :mod:`tf_tvm_ops.kernels`, those that travel; they need NumPy alone."""
 

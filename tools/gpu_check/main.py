@@ -44,7 +44,7 @@ class _Timing:
     ways
         What takes turns.
     needs
-        The package without which it is skipped; its first ways are timed alone where ``alone``.
+        The package without which it is skipped.
     until
         Share of all the time, counted from the start, at which it ends.
     item_seconds

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from tf_tvm_ops.kernels.runtime import cuda
+from tf_tvm_ops.kernels.runtime.turns import time_in_turns
 from tf_tvm_ops.tools.gpu_check.buffers import Buffers
 from tf_tvm_ops.tools.gpu_check.cases import Case
 from tf_tvm_ops.tools.gpu_check.images import Choice
@@ -152,7 +152,7 @@ class _Setting:
                     graphs[name] = graph
             runs = [graph.launch for graph in graphs.values()]
             context, stream = self._session.context, self._session.stream
-            times = cuda.time_in_turns(context, stream, runs, self._options.rounds)
+            times = time_in_turns(context, stream, runs, self._options.rounds)
         finally:
             for graph in graphs.values():
                 # Fails in a context that is lost, and then is not what matters.
@@ -176,7 +176,7 @@ class _Setting:
     def _indices(self, way: Way) -> list[int]:
         """Which copy each launch of a graph computes."""
         session, options = self._session, self._options
-        (times,) = cuda.time_in_turns(
+        (times,) = time_in_turns(
             session.context, session.stream, [lambda: way.enqueue(0)], rounds=3
         )
         wanted = options.round_us / max(statistics.median(times), 1e-3)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tvm_ffi
 
+from tests.tvm.cuda.gpu_bundle import Made, make_all
 from tf_tvm_ops.kernels.cuda import build
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
 from tf_tvm_ops.kernels.cuda.image import link_image
@@ -86,3 +87,9 @@ def check_rule(tmp_path: Path) -> Callable[..., None]:
         assert emulate(list(kernels.values())) == {}
 
     return check
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A bundle, and what runs it without a GPU."""
+    return make_all(tmp_path_factory.mktemp("gpu"))
