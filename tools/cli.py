@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("tf_tvm_ops.tools.doctor", "doctor"),
     "generate": ("tf_tvm_ops.tools.generate", "generate"),
     "inspect": ("tf_tvm_ops.tools.inspect", "inspect"),
+    "measure": ("tf_tvm_ops.tools.tune.measure", "measure"),
     "rewrite": ("tf_tvm_ops.tools.rewrite", "rewrite"),
     "tune": ("tf_tvm_ops.tools.tune.command", "tune"),
 }
@@ -29,6 +30,7 @@ _HELP = {
     "doctor": "Say what works here and what does not.",
     "generate": "Compile kernels for a table of shapes into a pack.",
     "inspect": "List the kernels of a pack.",
+    "measure": "Check and time kernels that another machine compiled.",
     "rewrite": "Write a SavedModel that uses the ops.",
     "tune": "Search for the fastest kernels, and prove them against stock.",
 }

@@ -23,6 +23,8 @@ from .record import CRASHED, TIMED_OUT, WRONG
 DEADLINE_SECONDS = 20.0
 """For a candidate to be checked, and each time it is run; the slowest take a hundredth of it."""
 
+_GPU_COLD_BYTES = 256 << 20
+_WORKER = f"{__package__}.worker"
 _ORPHAN_DEADLINES = 2.0
 """A process whose watcher was killed ends itself after this many deadlines."""
 
@@ -34,22 +36,38 @@ class LocalMeasurer:
     ----------
     deadline
         Seconds after which a candidate is given up.
-    command
-        What starts the worker, without its arguments.
+    device
+        ``"cpu"``, or ``"cuda"`` for the first GPU.
+    libraries
+        Folder of the C libraries that kernels need; None for those of installed packages.
+
+    Raises
+    ------
+    MeasureError
+        If there is no GPU, or no driver, and one is asked for.
     """
 
     def __init__(
         self,
         deadline: float = DEADLINE_SECONDS,
-        command: Sequence[str] = (sys.executable, "-m", "tf_tvm_ops.kernels.tuning.worker"),
+        device: str = "cpu",
+        libraries: str | None = None,
     ) -> None:
-        self.machine = machine.processor()
         self._deadline = deadline
-        # The last core: the first ones have more of the system's own work.
-        cold_bytes = 2 * machine.last_level_cache_bytes()
-        core = machine.cores()[-1]
-        alone = math.ceil(_ORPHAN_DEADLINES * deadline)
-        self._command = [*command, str(core), str(cold_bytes), str(alone)]
+        settings: dict[str, Any] = {
+            "device": device,
+            "folder": libraries,
+            "seconds": math.ceil(_ORPHAN_DEADLINES * deadline),
+        }
+        if device == "cuda":
+            self.machine = _gpu()
+            settings["cold_bytes"] = _GPU_COLD_BYTES
+        else:
+            self.machine = machine.processor()
+            settings["cold_bytes"] = 2 * machine.last_level_cache_bytes()
+            # The last core: the first ones have more of the system's own work.
+            settings["core"] = machine.cores()[-1]
+        self._command = [sys.executable, "-m", _WORKER, json.dumps(settings)]
         self._worker: _Worker | None = None
 
     def __enter__(self) -> LocalMeasurer:
@@ -100,6 +118,17 @@ class LocalMeasurer:
                 self.close()
         self._worker = _Worker(self._command)
         return self._worker.run(group, self._deadline)
+
+
+def _gpu() -> str:
+    from . import gpu_engine
+
+    try:
+        return gpu_engine.describe()
+    except (OSError, RuntimeError) as error:
+        raise MeasureError(
+            f"no GPU to measure on: {error}; measure on a machine that has one: see tune --emit"
+        ) from error
 
 
 class _Worker:

@@ -10,11 +10,10 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import filelock
 
 from .workload import Workload
 
@@ -147,8 +146,17 @@ def read(path: Path) -> dict[str, Record]:
     return records
 
 
-def append(path: Path, records: Iterable[Record]) -> None:
-    """Add measurements to a file, whole lines only, safely beside other writers.
+def append(path: Path, records: Iterable[Record], *, alone: bool = False) -> None:
+    """Add measurements to a file, whole lines only.
+
+    Parameters
+    ----------
+    path
+        The file.
+    records
+        What is added.
+    alone
+        Whether nobody else writes to it; otherwise this is safe beside other writers.
 
     Raises
     ------
@@ -160,7 +168,7 @@ def append(path: Path, records: Iterable[Record]) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{path}.lock"), path.open("ab+") as file:
+        with _lock(path, alone), path.open("ab+") as file:
             _end_line(file)
             file.write(text)
             file.flush()
@@ -170,6 +178,14 @@ def append(path: Path, records: Iterable[Record]) -> None:
             f"{path}: {error.strerror}; measurements made so far are kept: free some space or name "
             "another --records, and run again"
         ) from error
+
+
+def _lock(path: Path, alone: bool) -> AbstractContextManager[object]:
+    if alone:
+        return nullcontext()
+    import filelock  # not where a bundle is measured
+
+    return filelock.FileLock(f"{path}.lock")
 
 
 def _end_line(file: Any) -> None:

@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..elements import ADD_NOTHING, ELEMENT_BYTES, WORKSPACE_ALIGNMENT
+from ..runtime import ffi
 from .workload import COLD, Workload
 
 SAMPLE_SECONDS = 5e-4
 _MOST_PASSES = 1 << 16
-
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class Operands:
         self._workspace = _aligned(np.zeros(workspace_bytes, np.uint8))
         self._place = 0
 
-    def seconds(self, function: Function, passes: int) -> float:
+    def seconds(self, function: ffi.Function, passes: int) -> float:
         """For one pass, as the mean of ``passes``, from where the last ones ended if cold."""
         copies = self._passes.copies
         if copies > 1:
@@ -146,13 +145,14 @@ class Operands:
         arguments = [*pointers, *self._passes.arguments(passes)]
         if copies > 1:
             self._place += passes
+        call = function.prepare(*arguments)
         start = time.perf_counter()
-        function(*arguments)
+        call()
         return (time.perf_counter() - start) / passes
 
 
 def measure(
-    functions: Sequence[Function],
+    functions: Sequence[ffi.Function],
     operands: Operands,
     samples: int,
     started: Callable[[int], None] = lambda index: None,

@@ -126,7 +126,8 @@ class Tuner:
         RecordError, BuildError, MeasureError
         """
         end = time.monotonic() + limits.seconds if limits.seconds is not None else None
-        states = self.known(workloads)
+        machine = self._measurer.machine
+        states = known(self._backend, machine, record.read(self._records), workloads)
         touched: set[int] = set()
         with Workers(jobs) as workers:
             for number in itertools.count(1):
@@ -143,29 +144,6 @@ class Tuner:
                     break
         self._finals([states[index] for index in sorted(touched)])
         return [Found(state) for state in states]
-
-    def known(self, workloads: Sequence[Workload]) -> list[State]:
-        """What earlier runs measured of each workload that a rule serves."""
-        records: dict[Workload, list[Record]] = {}
-        for found in record.of_target(
-            record.read(self._records),
-            self._backend.name,
-            self._backend.code,
-            self._measurer.machine,
-        ):
-            records.setdefault(found.workload, []).append(found)
-        states = []
-        for workload in workloads:
-            state = State(workload, self._backend.space(workload.problem))
-            choices = {_name(c.choice): c.choice for c in state.space}
-            for found in records.get(workload, ()):
-                choice = choices.get(_config_name(found.config))
-                if choice is not None:
-                    outcome = (found.status, found.median_us, found.spread_us, found.message)
-                    state.outcomes[choice] = Outcome(*outcome)
-            if state.space:
-                states.append(state)
-        return states
 
     def _wave(
         self,
@@ -267,6 +245,30 @@ class Tuner:
                 for choice, outcome in outcomes.items()
             ),
         )
+
+
+def known(
+    backend: Backend,
+    machine: str,
+    records: Mapping[str, Record],
+    workloads: Sequence[Workload],
+) -> list[State]:
+    """What was measured of each workload that a rule serves, for a target on a machine."""
+    found: dict[Workload, list[Record]] = {}
+    for each in record.of_target(records, backend.name, backend.code, machine):
+        found.setdefault(each.workload, []).append(each)
+    states = []
+    for workload in workloads:
+        state = State(workload, backend.space(workload.problem))
+        choices = {_name(c.choice): c.choice for c in state.space}
+        for each in found.get(workload, ()):
+            choice = choices.get(_config_name(each.config))
+            if choice is not None:
+                outcome = (each.status, each.median_us, each.spread_us, each.message)
+                state.outcomes[choice] = Outcome(*outcome)
+        if state.space:
+            states.append(state)
+    return states
 
 
 def _chunks(by_state: Mapping[int, list[Choice]]) -> Iterator[list[tuple[int, list[Choice]]]]:

@@ -12,60 +12,51 @@ import signal
 import sys
 from typing import Any
 
-import tvm_ffi
-
-from ..targets import request_tiles
-from ..verify import verify_kernel
+from .engine import Engine, make_engine
 from .measurer import Group
 from .record import OK, WRONG
-from .timing import Operands, measure
 
 
 def main() -> None:
-    """``worker CORE COLD_BYTES SECONDS``: pinned to a core, until standard input ends.
+    """``worker SETTINGS``: until standard input ends.
 
-    Ends by itself when a candidate takes ``SECONDS``: who watches it may have been killed.
+    Settings are JSON: ``seconds``, and those of the engine. It ends by itself when a candidate
+    takes ``seconds``: who watches it may have been killed.
     """
-    core, cold_bytes, seconds = map(int, sys.argv[1:])
+    settings = json.loads(sys.argv[1])
+    seconds = settings.pop("seconds")
     # What a library prints must not get between the lines.
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    os.sched_setaffinity(0, {core})
-    request_tiles()
-    image, module = "", None
+    engine = make_engine(settings)
+    image = ""
+
+    def say(**fields: Any) -> None:
+        # By a signal whose handler is the system's: a kernel lets no other code run.
+        signal.alarm(0 if "outcomes" in fields else seconds)
+        print(json.dumps(fields), file=answers)
+
     for line in sys.stdin:
         group = Group.from_json(json.loads(line))
-
-        def say(**fields: Any) -> None:
-            # By a signal whose handler is the system's: a kernel lets no other code run.
-            signal.alarm(0 if "outcomes" in fields else seconds)
-            print(json.dumps(fields), file=answers)
-
         if group.image != image:
-            # The last one is unloaded: memory must not grow with the number of candidates.
-            module = None
-            module = tvm_ffi.load_module(group.image, keep_module_alive=False)
+            engine.load(group.image)
             image = group.image
-        _run(module, group, cold_bytes, say)
+        _run(engine, group, say)
 
 
-def _run(module: Any, group: Group, cold_bytes: int, say: Any) -> None:
-    problem = group.workload.problem
+def _run(engine: Engine, group: Group, say: Any) -> None:
     outcomes: list[Any] = [None] * len(group.trials)
     for index, trial in enumerate(group.trials):
         say(starting=index)
-        fault = verify_kernel(module, trial.symbol, problem, trial.workspace_bytes)
+        fault = engine.check(trial, group.workload.problem)
         if fault:
             outcomes[index] = {"status": WRONG, "message": fault}
     right = [index for index, outcome in enumerate(outcomes) if outcome is None]
     if right:
-        workspace = max(group.trials[index].workspace_bytes for index in right)
-        operands = Operands(group.workload, workspace, cold_bytes)
-        times = measure(
-            [module.get_function(group.trials[index].symbol) for index in right],
-            operands,
-            group.samples,
-            started=lambda place: say(starting=right[place]),
+        times = engine.time(
+            group,
+            [group.trials[index] for index in right],
+            lambda place: say(starting=right[place]),
         )
         for index, time in zip(right, times):
             outcomes[index] = {

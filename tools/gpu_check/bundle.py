@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tf_tvm_ops.kernels import manifest
+from tf_tvm_ops.kernels import manifest, travel
 from tf_tvm_ops.kernels.cuda.targets import is_cuda
 from tf_tvm_ops.kernels.manifest import Manifest
-from tf_tvm_ops.kernels.runtime import ffi
 from tf_tvm_ops.kernels.shapes import load_table
 from tf_tvm_ops.tools.gpu_check import cases, images
 from tf_tvm_ops.tools.gpu_check.cases import Case
@@ -25,7 +22,8 @@ TOOL = Path(__file__).parent
 
 MODULES = (
     *("arguments.py", "elements.py", "manifest.py", "oracle.py", "problem.py"),
-    *("cuda/targets.py", "runtime/cuda.py", "runtime/ffi.py", "runtime/turns.py"),
+    *("cuda/targets.py", "runtime/cuda.py", "runtime/device_memory.py", "runtime/ffi.py"),
+    *("runtime/libraries.py", "runtime/turns.py"),
 )
 """Of :mod:`tf_tvm_ops.kernels`, those that travel; they need NumPy alone."""
 
@@ -71,7 +69,9 @@ def make(pack: Path, tables: Iterable[Path], out: Path) -> list[Case]:
     Raises
     ------
     BundleError
-        If the pack has no image for GPUs, if ``out`` is there, or if a library is not installed.
+        If the pack has no image for GPUs, or if ``out`` is there.
+    MissingLibraryError
+        If a library is not installed.
     ManifestError, ShapeTableError
         If the pack or a table cannot be used.
     """
@@ -91,12 +91,16 @@ def make(pack: Path, tables: Iterable[Path], out: Path) -> list[Case]:
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=out.parent) as folder:
         staged = Path(folder, name)
         _write_pack(pack, Manifest(found.abi, found.made_with, kept), staged / images.PACK)
-        _copy_libraries(staged / images.LIBRARIES)
-        _copy_modules(staged / "tf_tvm_ops")
+        travel.copy_libraries(staged / images.LIBRARIES, cuda=True)
+        modules = {KERNELS / name: f"kernels/{name}" for name in MODULES}
+        for path in sorted(TOOL.glob("*.py")):
+            if path.name not in STAY:
+                modules[path] = f"tools/{TOOL.name}/{path.name}"
+        travel.copy_modules(staged, modules)
         cases.write(staged, selected)
         (staged / RUN_FILE).write_text(_RUN, encoding="utf-8")
         if archived:
-            staged = _archive(staged)
+            staged = travel.archive(staged)
         os.rename(staged, out)
     return selected
 
@@ -121,40 +125,3 @@ def _write_pack(pack: Path, kept: Manifest, folder: Path) -> None:
             raise BundleError(f"{pack / image.file} is damaged; generate the pack again")
         shutil.copyfile(pack / image.file, folder / image.file)
     (folder / manifest.FILE_NAME).write_text(kept.dump(), encoding="utf-8")
-
-
-def _copy_libraries(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    try:
-        shutil.copyfile(ffi.find_library(), folder / images.TVM_FFI)
-    except ffi.LibraryNotFoundError as error:
-        raise BundleError(str(error)) from error
-    spec = importlib.util.find_spec("tvm")
-    roots = list(spec.submodule_search_locations or ()) if spec else []
-    for name in images.TVM_RUNTIMES:
-        sources = [path for root in roots if (path := Path(root, "lib", name)).exists()]
-        if not sources:
-            raise BundleError(f"no {name}: it comes with TVM; pip install 'tf-tvm-ops[generate]'")
-        shutil.copyfile(sources[0], folder / name)
-
-
-def _copy_modules(package: Path) -> None:
-    """Our modules, in packages that import nothing."""
-    files = {KERNELS / name: package / "kernels" / name for name in MODULES}
-    for path in sorted(TOOL.glob("*.py")):
-        if path.name not in STAY:
-            files[path] = package / "tools" / TOOL.name / path.name
-    for source, target in files.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-        for folder in target.parents:
-            (folder / "__init__.py").touch()
-            if folder == package:
-                break
-
-
-def _archive(staged: Path) -> Path:
-    path = staged.with_name(f"{staged.name}.tar.gz")
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(staged, staged.name)
-    return path

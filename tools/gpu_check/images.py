@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import glob
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +10,11 @@ from tf_tvm_ops.kernels import manifest
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS
 from tf_tvm_ops.kernels.manifest import ImageEntry, KernelEntry, Manifest
 from tf_tvm_ops.kernels.problem import Problem
-from tf_tvm_ops.kernels.runtime import ffi
+from tf_tvm_ops.kernels.runtime import ffi, libraries
 
 LIBRARIES = "lib"
 PACK = "pack"
 """Folders of a bundle."""
-
-TVM_FFI, TVM_RUNTIMES = "libtvm_ffi.so", ("libtvm_runtime.so", "libtvm_runtime_cuda.so")
-CUDA_RUNTIME = "libcudart.so.13"
-
-
-class MissingLibraryError(OSError):
-    """A library that kernels need cannot be loaded; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +76,8 @@ class Images:
 
     def __init__(self, bundle: Path) -> None:
         self._pack = bundle / PACK
-        libraries = bundle / LIBRARIES
-        self.library = ffi.Library(str(libraries / TVM_FFI))
-        _load_cuda_runtime()
-        for name in TVM_RUNTIMES:
-            _load(str(libraries / name), f"{name} of the bundle cannot be loaded")
+        self.library = ffi.Library(str(bundle / LIBRARIES / libraries.TVM_FFI))
+        libraries.load_cuda(bundle / LIBRARIES)
         self._modules: dict[str, ffi.Module] = {}
 
     def function(self, choice: Choice) -> ffi.Function:
@@ -111,25 +97,3 @@ class Images:
                 raise OSError(f"{path} is damaged: its checksum is not that of the manifest")
             self._modules[name] = self.library.load_module(path)
         return self._modules[name].get_function(choice.kernel.symbol)
-
-
-def _load_cuda_runtime() -> None:
-    """Load CUDA's runtime library from Python packages, where PyTorch has it, or as usual."""
-    for folder in sys.path:
-        pattern = os.path.join(folder or ".", "nvidia", "*", "lib", CUDA_RUNTIME)
-        for path in sorted(glob.glob(pattern)):
-            _load(path, f"{path} cannot be loaded")
-            return
-    _load(
-        CUDA_RUNTIME,
-        f"no {CUDA_RUNTIME}, which TVM's CUDA runtime needs: it is neither in a Python package "
-        "(nvidia/*/lib, installed with PyTorch for CUDA 13, or by nvidia-cuda-runtime) nor where "
-        "the loader looks (LD_LIBRARY_PATH)",
-    )
-
-
-def _load(path: str, otherwise: str) -> None:
-    try:
-        ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        raise MissingLibraryError(f"{otherwise} ({error})") from error

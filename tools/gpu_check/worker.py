@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tf_tvm_ops.kernels.oracle import check_kernel
+from tf_tvm_ops.kernels.runtime.device_memory import DeviceMemory
 from tf_tvm_ops.tools.gpu_check import cases, machine
-from tf_tvm_ops.tools.gpu_check.device_memory import DeviceMemory
 from tf_tvm_ops.tools.gpu_check.images import choose, kernels
 from tf_tvm_ops.tools.gpu_check.session import ContextLostError, Session, guarded, one_line, opened
 from tf_tvm_ops.tools.gpu_check.timing import Options, time_case

@@ -38,7 +38,7 @@ class Options:
 
     shapes: tuple[Path, ...]
     targets: tuple[str, ...]
-    out: Path
+    out: Path | None
     budget: float | None
     trials: int
     strategy: str
@@ -49,6 +49,9 @@ class Options:
     jobs: int | None
     gate: bool
     report: Path | None
+    apply: tuple[Path, ...]
+    tracker: str
+    key: str
 
 
 @click.command()
@@ -65,9 +68,7 @@ class Options:
     multiple=True,
     help="What to tune for, as for generate. Default: every CPU target that this machine can run.",
 )
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="Folder of the pack to write."
-)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the pack to write.")
 @click.option("--budget", type=Duration(), help="Time for all of it, as 90s, 10m or 1h.")
 @click.option(
     "--trials",
@@ -120,7 +121,30 @@ class Options:
     type=click.Path(path_type=Path),
     help="HTML file with what was measured: spaces, winners, stock.",
 )
-def tune(records: Path | None, objects: Path | None, threads: int | None, **given: object) -> None:
+@click.option(
+    "--tracker",
+    default="",
+    help="HOST:PORT of a tracker of TVM whose machines measure; needs the extra 'rpc'.",
+)
+@click.option("--key", default="", help="What those machines are called at the tracker.")
+@click.option(
+    "--emit",
+    type=click.Path(path_type=Path),
+    help="Write a folder of candidates instead of a pack, to be measured on another machine.",
+)
+@click.option(
+    "--apply",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Measure nothing: take these results of another machine; may be given several times.",
+)
+def tune(
+    records: Path | None,
+    objects: Path | None,
+    threads: int | None,
+    emit: Path | None,
+    **given: object,
+) -> None:
     """Search for the fastest kernel of every product in shape tables, and prove it against stock.
 
     Candidates are checked against float64 before they are timed. Measurements are kept: a run that
@@ -142,8 +166,13 @@ def tune(records: Path | None, objects: Path | None, threads: int | None, **give
         threads=threads or len(cores()),
         **given,  # type: ignore[arg-type]
     )
+    _check_usage(options, emit)
     start = time.monotonic()
     try:
+        if emit is not None:
+            with progress() as report:
+                click.echo(session.emit(options, emit, report))
+            return
         with progress() as report, tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder:
             summary = session.run(options, Path(folder), report)
     except session.ERRORS as error:
@@ -151,3 +180,24 @@ def tune(records: Path | None, objects: Path | None, threads: int | None, **give
     for line in summary.lines():
         click.echo(line)
     click.echo(f"{options.out}: {summary.pack_line()}, {time.monotonic() - start:.1f} s")
+
+
+def _check_usage(options: Options, emit: Path | None) -> None:
+    """Refuse options that mean nothing together."""
+    ways = [
+        name
+        for name, given in (
+            ("--emit", emit),
+            ("--apply", options.apply),
+            ("--tracker", options.tracker),
+        )
+        if given
+    ]
+    if len(ways) > 1:
+        raise click.UsageError(f"{' and '.join(ways)} are different ways to measure: give one")
+    if emit is None and options.out is None:
+        raise click.UsageError("--out is missing: the folder of the pack to write")
+    if emit is not None and options.out is not None:
+        raise click.UsageError("--emit writes no pack: leave --out for --apply")
+    if bool(options.tracker) != bool(options.key):
+        raise click.UsageError("--tracker and --key go together")

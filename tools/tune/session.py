@@ -11,17 +11,21 @@ from typing import Any
 from tf_tvm_ops.kernels import manifest, publish
 from tf_tvm_ops.kernels.build import BuildError
 from tf_tvm_ops.kernels.cuda.nvrtc import CompilerError
-from tf_tvm_ops.kernels.cuda.targets import is_cuda
+from tf_tvm_ops.kernels.cuda.targets import is_cuda, parse_cuda_target
 from tf_tvm_ops.kernels.generate import GenerateError, generate
 from tf_tvm_ops.kernels.manifest import ImageEntry, Manifest
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.shapes import ShapeRow, load_tables
 from tf_tvm_ops.kernels.targets import TARGETS, parse_target
-from tf_tvm_ops.kernels.tuning.backend import CpuBackend
+from tf_tvm_ops.kernels.tuning import bundle as bundles
+from tf_tvm_ops.kernels.tuning import record
+from tf_tvm_ops.kernels.tuning.backend import Backend, CpuBackend
+from tf_tvm_ops.kernels.tuning.cuda_backend import CudaBackend
 from tf_tvm_ops.kernels.tuning.local import LocalMeasurer
 from tf_tvm_ops.kernels.tuning.measurer import MeasureError
+from tf_tvm_ops.kernels.tuning.record import Record, RecordError
 from tf_tvm_ops.kernels.tuning.search import STRATEGIES
-from tf_tvm_ops.kernels.tuning.tuner import Found, Limits, Tuner
+from tf_tvm_ops.kernels.tuning.tuner import Found, Limits, Tuner, known
 from tf_tvm_ops.kernels.tuning.workload import workloads
 from tf_tvm_ops.tools.bench.runner import WorkerError
 from tf_tvm_ops.tools.tune.command import Options
@@ -98,16 +102,23 @@ def run(options: Options, folder: Path, report: Report) -> Summary:
     start = time.monotonic()
     names = options.targets or tuple(n for n, t in TARGETS.items() if t.runs_here())
     rows = load_tables(options.shapes)
+    assert options.out is not None
     publish.check_writable(options.out)
-    tuned = [name for name in dict.fromkeys(names) if _can_tune(name)]
+    backends = [backend_of(name, options.objects) for name in dict.fromkeys(names)]
     summary = Summary()
-    choices: dict[str, Mapping[Problem, Any]] = {}
-    for index, name in enumerate(tuned):
-        seconds = _share(options, len(rows), start, len(tuned) - index)
-        summary.found[name] = _search(options, name, rows, seconds, report)
-        choices[name] = {
-            f.state.workload.problem: f.choice for f in summary.found[name] if f.choice is not None
-        }
+    if options.apply:
+        summary.found = applied(options, backends, rows)
+        gated: list[str] = []
+    else:
+        tuned = [b for b in backends if options.tracker or _measures_here(b.name)]
+        for index, backend in enumerate(tuned):
+            seconds = _share(options, len(rows), start, len(tuned) - index)
+            summary.found[backend.name] = _search(options, backend, rows, seconds, report)
+        gated = [b.name for b in tuned if options.gate and not options.tracker]
+    choices: dict[str, Mapping[Problem, Any]] = {
+        name: {f.state.workload.problem: f.choice for f in found if f.choice is not None}
+        for name, found in summary.found.items()
+    }
     made = generate(
         options.shapes,
         names,
@@ -118,14 +129,83 @@ def run(options: Options, folder: Path, report: Report) -> Summary:
         report=report,
     )
     summary.rejected = made.rejected
-    summary.pack = _gate(options, made.pack, tuned, rows, report)
+    summary.pack = _gate(options, made.pack, gated, rows, report)
     files = {image.file: made.pack / image.file for image in summary.pack.images}
     publish.publish(options.out, summary.pack, files)
     return summary
 
 
-def _can_tune(name: str) -> bool:
+def backend_of(name: str, objects: Path) -> Backend:
+    """What compiles candidates for a target.
+
+    Raises
+    ------
+    ValueError
+        If there is no such target.
+    """
+    if is_cuda(name):
+        return CudaBackend(parse_cuda_target(name), objects)
+    return CpuBackend(parse_target(name), objects)
+
+
+def _measures_here(name: str) -> bool:
     return not is_cuda(name) and parse_target(name).runs_here()
+
+
+def applied(
+    options: Options, backends: Sequence[Backend], rows: Sequence[ShapeRow]
+) -> dict[str, list[Found]]:
+    """What was measured elsewhere, which is added to the records.
+
+    Raises
+    ------
+    RecordError, ValueError
+        If a file cannot be read, or has nothing for a target, or mixes machines.
+    """
+    records: dict[str, Record] = {}
+    for path in options.apply:
+        if not path.exists():
+            raise RecordError(f"{path}: no such file; expected results of `tf-tvm-ops measure`")
+        records |= record.read(path)
+    found = {}
+    for backend in backends:
+        mine = {
+            key: r
+            for key, r in records.items()
+            if (r.target, r.code) == (backend.name, backend.code)
+        }
+        machines = sorted({r.machine for r in mine.values()})
+        if len(machines) != 1:
+            has = "; ".join(machines) or "none of this version"
+            raise ValueError(
+                f"{backend.name}: expected measurements of one machine in the results, found "
+                f"{has}; emit and measure again, or give the results of one machine"
+            )
+        record.append(options.records, mine.values())
+        loads = workloads(rows, options.cache)
+        found[backend.name] = [Found(s) for s in known(backend, machines[0], mine, loads)]
+    return found
+
+
+def emit(options: Options, bundle: Path, report: Report) -> str:
+    """Put candidates into a folder that is measured elsewhere, and say so in a line.
+
+    Raises
+    ------
+    ERRORS
+        Before anything is written.
+    """
+    if len(options.targets) != 1:
+        raise ValueError("--emit needs one --target: what the other machine is")
+    backend = backend_of(options.targets[0], options.objects)
+    loads = workloads(load_tables(options.shapes), options.cache)
+    states = known(backend, "", {}, loads)
+    strategy = STRATEGIES[options.strategy]()
+    count = bundles.emit(bundle, backend, states, strategy, options.trials, options.jobs, report)
+    return (
+        f"{bundle}: {count} candidates of {len(states)} problems; where they are to be measured: "
+        "python run.py, or tf-tvm-ops measure"
+    )
 
 
 def _share(options: Options, rows: int, start: float, targets: int) -> float | None:
@@ -137,16 +217,30 @@ def _share(options: Options, rows: int, start: float, targets: int) -> float | N
     return max(1.0, (left - gate_seconds) / targets)
 
 
+def _measurer(options: Options) -> Any:
+    """A context manager that gives a :class:`~tf_tvm_ops.kernels.tuning.measurer.Measurer`."""
+    if not options.tracker:
+        return LocalMeasurer()
+    from tf_tvm_ops.kernels.tuning.rpc import RpcMeasurer
+
+    host, _, port = options.tracker.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"--tracker {options.tracker}: expected HOST:PORT")
+    return RpcMeasurer(host, int(port), options.key)
+
+
 def _search(
-    options: Options, name: str, rows: Sequence[ShapeRow], seconds: float | None, report: Report
+    options: Options,
+    backend: Backend,
+    rows: Sequence[ShapeRow],
+    seconds: float | None,
+    report: Report,
 ) -> list[Found]:
     def named(step: str, done: int, total: int) -> None:
-        report(f"{name} {step}", done, total)
+        report(f"{backend.name} {step}", done, total)
 
-    with LocalMeasurer() as measurer:
-        backend = CpuBackend(parse_target(name), options.objects)
-        tuner = Tuner(backend, measurer, options.records, named)
-        return tuner.run(
+    with _measurer(options) as measurer:
+        return Tuner(backend, measurer, options.records, named).run(
             workloads(rows, options.cache),
             STRATEGIES[options.strategy](),
             Limits(options.trials, seconds),
@@ -155,15 +249,13 @@ def _search(
 
 
 def _gate(
-    options: Options, pack: Path, tuned: Sequence[str], rows: Sequence[ShapeRow], report: Report
+    options: Options, pack: Path, gated: Sequence[str], rows: Sequence[ShapeRow], report: Report
 ) -> Manifest:
     made = manifest.load(pack)
-    if not options.gate:
-        return made
     like = {row.problem for row in rows}
     images: list[ImageEntry] = []
     for image in made.images:
-        if image.target in tuned:
+        if image.target in gated:
             threads = options.threads
             timed = of_target(gate(pack, image.target, rows, threads, report), image.target)
             modelled = model_fallbacks(pack, image.target, like, threads, report)

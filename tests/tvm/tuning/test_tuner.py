@@ -23,7 +23,7 @@ from tf_tvm_ops.kernels.tuning.backend import CpuBackend
 from tf_tvm_ops.kernels.tuning.local import LocalMeasurer
 from tf_tvm_ops.kernels.tuning.measurer import Group, Outcome
 from tf_tvm_ops.kernels.tuning.search import BruteForce, Guided
-from tf_tvm_ops.kernels.tuning.tuner import Limits, Tuner
+from tf_tvm_ops.kernels.tuning.tuner import Limits, Tuner, known
 from tf_tvm_ops.kernels.tuning.workload import Workload
 
 from .conftest import SMALL
@@ -94,7 +94,7 @@ def test_measurements_of_other_code_or_machines_do_not_count(backend, local, rec
     for field in ("code", "machine", "target"):
         changed = [line | {field: "another"} for line in lines]
         records.write_text("".join(json.dumps(line) + "\n" for line in changed))
-        (state,) = Tuner(backend, local, records).known(WORKLOADS[:1])
+        (state,) = known(backend, local.machine, record.read(records), WORKLOADS[:1])
         assert state.outcomes == {}
 
 
@@ -184,8 +184,9 @@ def test_search_that_was_killed_is_resumed(backend, local, records, cache, tmp_p
     total = sum(len(backend.space(w.problem)) for w in WORKLOADS)
     assert 0 < len(before) < total
 
-    known = sum(len(s.outcomes) for s in Tuner(backend, local, records).known(WORKLOADS))
-    assert known == len(before)
+    states = known(backend, local.machine, record.read(records), WORKLOADS)
+    measured = sum(len(s.outcomes) for s in states)
+    assert measured == len(before)
     start = records.stat().st_size
     found = Tuner(backend, local, records).run(WORKLOADS, BruteForce(), Limits(99), jobs=1)
     assert sum(len(f.state.outcomes) for f in found) == total

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tf_tvm_ops.kernels.runtime import cuda
+from . import cuda
 
 _CHUNK_BYTES = 64 << 20
 _UNIT = 256
