@@ -43,10 +43,10 @@ class Guided(Strategy):
             return _first(state.untried(), most)
         unseen = _unseen(state)
         best = min(o.median_us for o in state.outcomes.values() if o.ok)
-        expected = correction.expected(state)
+        untried = state.untried()
+        expected = correction.expected(state, untried)
         bound = best * math.exp(correction.sigma)
         worth = [(us, index) for index, us in enumerate(expected) if us < bound]
-        untried = state.untried()
         promising = [untried[index].choice for _, index in sorted(worth)]
         return list(dict.fromkeys((*unseen, *promising)))[:most]
 
@@ -103,14 +103,17 @@ class Correction:
             residual = target - matrix @ self._weights
             self.sigma = max(_LEAST_SIGMA, float(np.sqrt(np.mean(residual**2))))
 
-    def expected(self, state: State) -> list[float]:
-        """Microseconds expected of each untried candidate of a workload."""
+    def expected(self, state: State, candidates: Sequence[Candidate]) -> list[float]:
+        """Microseconds expected of candidates of a workload.
+
+        In proportion to them, rather, as long as none was timed.
+        """
         timed = [c for c in state.space if c.choice in state.outcomes]
         offsets = [
             _log_error(state, c) - self._correction(c) for c in timed if state.outcomes[c.choice].ok
         ]
-        offset = sum(offsets) / len(offsets)
-        return [c.cost * math.exp(offset + self._correction(c)) for c in state.untried()]
+        offset = sum(offsets) / len(offsets) if offsets else 0.0
+        return [c.cost * math.exp(offset + self._correction(c)) for c in candidates]
 
     def _correction(self, candidate: Candidate) -> float:
         vector = self._vector(candidate, learn=False)

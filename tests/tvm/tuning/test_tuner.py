@@ -22,7 +22,7 @@ from tf_tvm_ops.kernels.tuning import record, tuner
 from tf_tvm_ops.kernels.tuning.backend import CpuBackend
 from tf_tvm_ops.kernels.tuning.local import LocalMeasurer
 from tf_tvm_ops.kernels.tuning.measurer import Group, Outcome
-from tf_tvm_ops.kernels.tuning.search import BruteForce, Guided
+from tf_tvm_ops.kernels.tuning.search import STRATEGIES, BruteForce, Guided
 from tf_tvm_ops.kernels.tuning.tuner import Limits, Tuner, known
 from tf_tvm_ops.kernels.tuning.workload import Workload
 
@@ -79,6 +79,14 @@ def test_guided_search_is_recorded_and_reused(backend, local, records):
     assert [f.choice for f in reused] == [f.choice for f in found]
     assert [f.state.outcomes for f in reused] == [f.state.outcomes for f in found]
     assert record.read(records) == lines
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_measures_what_is_right(name, backend, local, records):
+    workload = Workload(Problem(4, 6, 4, rhs="k"), 4)
+    (found,) = Tuner(backend, local, records).run([workload], STRATEGIES[name](), Limits(4), jobs=1)
+    assert len(found.state.outcomes) == 4
+    assert all(outcome.ok for outcome in found.state.outcomes.values())
 
 
 def test_brute_force_exhausts_the_space(backend, local, records):
