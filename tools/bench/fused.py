@@ -205,7 +205,7 @@ def measure(job: worker.Job) -> None:
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
             inputs = (lhs, rhs, mask)
-            with GraphTimer(inputs, ways, job.threads, total, job.most_ops) as timer:
+            with GraphTimer(inputs, ways, job.threads, total, **job.sizes) as timer:
                 for name, got in timer.outputs().items():
                     _check(case, name, lhs, rhs, mask, got)
                 samples = timer.samples(job.seconds, job.repeats)

@@ -15,9 +15,6 @@ from tf_tvm_ops.tools.bench.cases import Array
 
 Builder = Callable[..., tf.Tensor]
 
-MAX_COPIES = 2048
-"""More copies of the inputs than this make a graph that takes longer to build than to run."""
-
 
 @dataclass(frozen=True)
 class Timing:
@@ -79,8 +76,9 @@ class GraphTimer:
         Intra-op threads.
     total_bytes
         The inputs are copied until they make up this size; 0 for a single copy.
-    most_ops
-        Ops in a chain, at most, unless there are more copies of the inputs.
+    most_ops, most_copies
+        Ops in a chain, and copies of the inputs, at most: a large graph takes longer to build than
+        to run.
     """
 
     def __init__(
@@ -90,12 +88,13 @@ class GraphTimer:
         threads: int,
         total_bytes: int = 0,
         most_ops: int = 512,
+        most_copies: int = 2048,
     ) -> None:
         self._most_ops = most_ops
         self._bytes = sum(x.nbytes for x in inputs)
         self._builders = builders
         self._ops = 0
-        copies = max(1, min(MAX_COPIES, -(-total_bytes // self._bytes)))
+        copies = max(1, min(most_copies, -(-total_bytes // self._bytes)))
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=session_config(threads))
         with self._session.graph.as_default():
             self._reads = self._variables(inputs, copies)

@@ -44,8 +44,9 @@ class Job:
         What serves a product that no kernel was made for: ``""`` for what users get.
     bare
         Whether only the bare product is measured where what follows it could be too.
-    most_ops
-        Instances of an op in a graph: a large graph takes longer to build than to run.
+    most_ops, most_copies
+        Instances of an op in a graph, and copies of its inputs where they should not be in cache:
+        a large graph takes longer to build than to run.
     """
 
     onednn: bool
@@ -60,6 +61,12 @@ class Job:
     fallback: str = ""
     bare: bool = False
     most_ops: int = 512
+    most_copies: int = 2048
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What bounds the size of a graph."""
+        return {"most_ops": self.most_ops, "most_copies": self.most_copies}
 
     def dump(self) -> str:
         """JSON text."""
@@ -128,7 +135,7 @@ def measure(job: Job) -> None:
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
             ways = {"stock": stock, "ours": ours}
-            with GraphTimer((lhs, rhs), ways, job.threads, total, job.most_ops) as timer:
+            with GraphTimer((lhs, rhs), ways, job.threads, total, **job.sizes) as timer:
                 for name, got in timer.outputs().items():
                     error = worst_error(case, lhs, rhs, got)
                     if error > 1:

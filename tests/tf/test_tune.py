@@ -1,0 +1,186 @@
+"""``tf-tvm-ops tune`` from a table of shapes to a pack that knows where it wins."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.fake_packs import edit_manifest
+from tf_tvm_ops.kernels import manifest
+from tf_tvm_ops.kernels.manifest import Duel
+from tf_tvm_ops.kernels.targets import TARGETS
+from tf_tvm_ops.kernels.tuning import record
+from tf_tvm_ops.tools.bench import runner
+from tf_tvm_ops.tools.cli import main
+from tf_tvm_ops.tools.tune import fallback, gate
+
+from .processes import output_of
+
+TARGET = next(target.name for target in TARGETS.values() if target.runs_here())
+TABLE = """
+rows:
+- {site: scores, batch: [4, 2], m: 3, n: 5, k: 7}
+- {site: more scores, batch: [64, 2], m: 3, n: 5, k: 7}
+- {site: values, batch: [2, 2], m: 1, n: 17, k: 8, rhs: k}
+"""
+
+
+class Folder:
+    """Where a run of the command reads and writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.table = path / "table.yaml"
+        self.table.write_text(TABLE)
+        self.pack = path / "pack"
+        self.records = path / "records.jsonl"
+        self._objects = path / "objects"
+
+    def tune(self, *more: str) -> Result:
+        arguments = ["--shapes", self.table, "--target", TARGET, "--out", self.pack]
+        arguments += ["--records", self.records, "--objects", self._objects, "--jobs", "1"]
+        return CliRunner().invoke(main, ["tune", *map(str, arguments), *more])
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Folder, Result]:
+    folder = Folder(tmp_path_factory.mktemp("tune"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fallback, "_SAMPLES", 4)
+        result = folder.tune("--trials", "3", "--budget", "10m")
+    assert result.exit_code == 0, result.output
+    return folder, result
+
+
+def test_every_kernel_was_measured_against_stock(tuned) -> None:
+    folder, result = tuned
+    (image,) = manifest.load(folder.pack).images
+    own = [kernel for kernel in image.kernels if not kernel.problem.is_generic]
+    assert len(own) == 2
+    for kernel in own:
+        bare = {t.matrices for t in kernel.timings if (t.epilogue, t.cache) == ("none", "hot")}
+        # The smallest and the largest batch of the table.
+        assert bare == ({8, 128} if kernel.problem.m == 3 else {4})
+        for timing in kernel.timings:
+            for duel in (timing.onednn, timing.eigen):
+                assert 0 <= duel.kernel_us < 1e5
+                assert 0 <= duel.stock_us < 1e5
+                assert duel.noise_us >= 0
+    assert "6 candidates of 2 problems measured, 0 failed" in result.output
+    assert "of 2 measured won against stock" in result.output
+
+
+def test_generic_kernels_have_models_where_the_tables_need_them(tuned) -> None:
+    folder, _ = tuned
+    (image,) = manifest.load(folder.pack).images
+    modelled = {k.problem.rhs for k in image.kernels if k.model is not None}
+    assert modelled == {"n", "k"}
+    for kernel in image.kernels:
+        if kernel.model is not None:
+            assert kernel.problem.is_generic
+            assert sorted(kernel.model) == ["eigen", "kernel", "onednn", "pass"]
+
+
+def test_pack_is_served_as_it_was_measured(tuned) -> None:
+    folder, _ = tuned
+    (image,) = manifest.load(folder.pack).images
+    (kernel,) = (k for k in image.kernels if k.problem.m == 3)
+    code = """
+    import numpy as np
+    from tf_tvm_ops.ops import served_by
+    for batch in (4, 64):
+        a, b = np.ones((batch, 2, 3, 7), "f"), np.ones((batch, 2, 7, 5), "f")
+        print(served_by(a, b).numpy().decode())
+    """
+    served = output_of(code, TF_TVM_OPS_PACKS=str(folder.pack), TF_ENABLE_ONEDNN_OPTS="1")
+    expected = []
+    for matrices in (8, 128):
+        bare = [t for t in kernel.timings if (t.matrices, t.epilogue) == (matrices, "none")]
+        won = all(t.onednn.won for t in bare)
+        expected.append(kernel.symbol if won else "stock (stock_faster)")
+    assert served.splitlines() == expected
+
+
+def test_second_run_measures_no_candidate_again(tuned) -> None:
+    folder, _ = tuned
+    before = folder.records.read_bytes()
+    first = {k.problem: k.symbol for k in manifest.load(folder.pack).images[0].kernels}
+    result = folder.tune("--trials", "3", "--no-gate")
+    assert result.exit_code == 0, result.output
+    assert folder.records.read_bytes() == before
+    (image,) = manifest.load(folder.pack).images
+    assert {k.problem: k.symbol for k in image.kernels} == first
+    assert not any(kernel.timings or kernel.model for kernel in image.kernels)
+
+
+def test_pack_follows_the_records(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.tune("--trials", "4", "--no-gate").exit_code == 0
+    lines = [json.loads(line) for line in folder.records.read_text().splitlines()]
+    slowest = max((r for r in lines if r["problem"]["m"] == 3), key=lambda r: r["median_us"])
+    slowest["median_us"] = 1e-3
+    record.append(folder.records, [record.Record.from_json(slowest)])
+    assert folder.tune("--trials", "4", "--no-gate").exit_code == 0
+    (image,) = manifest.load(folder.pack).images
+    (kernel,) = (k for k in image.kernels if k.problem.m == 3)
+    assert dict(kernel.config) == slowest["config"]
+
+
+def test_what_ends_the_measuring_process_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stock has been seen to crash: the others are measured all the same."""
+    real = runner.results
+
+    def crashing(job, module):
+        for index, result in enumerate(real(job, module)):
+            if job.cases[index].site == "crashes":
+                raise runner.WorkerError("ended with code -6")
+            yield result
+
+    monkeypatch.setattr(gate.runner, "results", crashing)
+    cases = [
+        gate.Case(site, (2, 2, 3), (2, 3, 2), False, False) for site in ("a", "crashes", "b", "c")
+    ]
+    entrants = [gate._Entrant(None, case) for case in cases]
+    job = runner.make_job((), ("hot",), (), 0.01, 3)
+    found = dict(gate._results(job, entrants, onednn=True))
+    assert sorted(found) == [0, 1, 2, 3]
+    assert [bool(found[index]) for index in range(4)] == [True, False, True, True]
+    assert found[2]["served_by"] == found[0]["served_by"]
+
+
+def test_duel_is_of_the_same_rounds() -> None:
+    """A machine that slows down for both says nothing of who is faster."""
+    stock = [10.0, 100.0, 20.0, 50.0, 11.0, 90.0, 30.0]
+    kernel = [us - 1 for us in stock]
+    assert gate.duel(kernel, stock).won
+    assert gate.duel(kernel, stock).noise_us == pytest.approx(0.0)
+    assert not gate.duel(stock, kernel).won
+    assert not Duel(1.0, 1.1, 0.2).won
+    assert math.isclose(gate.duel([1.0] * 7, [2.0] * 7).stock_us, 2.0)
+    # A manifest with a negative time would be refused as a whole.
+    assert gate.duel([-1.0] * 7, [2.0] * 7).kernel_us == 0
+
+
+def test_gate_needs_the_pack_to_be_used(tuned, tmp_path: Path) -> None:
+    """Kernels that do not serve, as those that lost before, are not measured."""
+    folder, _ = tuned
+    lost = Duel(2.0, 1.0, 0.0).to_json()
+    timing = {"matrices": 8, "threads": 1, "cache": "hot", "epilogue": "none"}
+
+    def edit(document: dict) -> None:
+        for kernel in document["images"][0]["kernels"]:
+            kernel["timings"] = [{**timing, "onednn": lost, "eigen": lost}]
+
+    edit_manifest(folder.pack, edit)
+    rows = gate_rows(folder)
+    (image,) = gate.gate(folder.pack, TARGET, rows, 1, lambda *step: None).images
+    assert not any(kernel.timings for kernel in image.kernels if not kernel.problem.is_generic)
+
+
+def gate_rows(folder: Folder) -> list:
+    from tf_tvm_ops.kernels.shapes import load_tables
+
+    return load_tables([folder.table])
