@@ -2,51 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/dispatch/config.h"
-#include "cc/ops/stock_kernel.h"
-#include "tensorflow/core/framework/types.pb.h"
 
 namespace tf_tvm_ops {
-namespace {
-
-// Multiply-adds that take about as long as what stock spends on a call before it computes.
-constexpr int64_t kFewMultiplyAdds = 1 << 17;
-
-// As measured with tools/bench on a machine with AVX-512, batches of 1 to 2048, M and N of 1 to
-// 2048, K of 8 to 768; with passes, attention of 12 and 96 heads, lengths of 7 to 512.
-bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices) {
-  const Product& product = shapes.product;
-  const int64_t matrix = product.m * product.n * product.k;
-  if (matrix * matrices <= kFewMultiplyAdds) return true;
-  switch (product.dtype) {
-    case DType::kFloat32: {
-      // Passes over memory that the kernel does without, of operands and of the product.
-      if (product.scale != 1 || product.has_addend || shapes.reordered) return true;
-      // Neither oneDNN nor Eigen is at its best with a single row, unless it is a long one that
-      // they share among threads.
-      if (product.m == 1) return matrix <= kFewMultiplyAdds;
-      // oneDNN blocks better than a kernel of unknown extents can. Eigen, which also serves
-      // broadcast batches, takes one matrix at a time.
-      static const bool onednn = OneDnnTakes(tensorflow::DT_FLOAT);
-      return !(onednn && shapes.is_plain()) && matrices > 1;
-    }
-    case DType::kBfloat16:
-    case DType::kFloat16: {
-      // oneDNN uses instructions that generic kernels do not, except for a single row. With scale
-      // or addend its operands would have to be converted to float32 first.
-      static const bool onednn_bfloat16 = OneDnnTakes(tensorflow::DT_BFLOAT16);
-      static const bool onednn_float16 = OneDnnTakes(tensorflow::DT_HALF);
-      const bool onednn = product.dtype == DType::kBfloat16 ? onednn_bfloat16 : onednn_float16;
-      return !(onednn && shapes.is_plain()) || product.m == 1 || product.scale != 1 ||
-             product.has_addend;
-    }
-    case DType::kFloat64:
-      break;
-  }
-  return true;
-}
-
-}  // namespace
-
 Fallback FallbackInForce() {
   const std::string value = config::Fallback();
   if (value == "generic") return Fallback::kGeneric;
@@ -66,7 +23,7 @@ std::string Choice::ToString() const {
   return absl::StrCat("stock (", RefusalName(refusal), ")");
 }
 
-Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback fallback) {
+Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallback) {
   Choice choice;
   const Product& product = shapes.product;
   if (product.k == 0 || shapes.output.num_elements() == 0) {
@@ -80,11 +37,11 @@ Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback
   if (choice.refusal != Refusal::kNone) return choice;
 
   const Problem& problem = choice.plan.problem();
-  choice.kernel = dispatcher.FindReady(problem, &choice.refusal);
+  choice.kernel = backend.kernels->FindReady(problem, &choice.refusal);
   if (choice.kernel == nullptr && fallback != Fallback::kStock &&
-      (fallback == Fallback::kGeneric || GenericExpectedFaster(shapes, choice.plan.size()))) {
+      (fallback == Fallback::kGeneric || backend.generic_pays(shapes, choice.plan.size()))) {
     Refusal no_generic;
-    choice.kernel = dispatcher.FindReady(problem.Generic(), &no_generic);
+    choice.kernel = backend.kernels->FindReady(problem.Generic(), &no_generic);
   }
   if (choice.kernel != nullptr) choice.server = Server::kKernel;
   return choice;
