@@ -56,10 +56,10 @@ const tensorflow::Device* FindDevice(const GraphView& view, const Node& node) {
 
 // What there is to choose from where the node runs; nothing for a GPU that is not known.
 std::optional<Backend> BackendOfNode(const GraphView& view, const Node& node) {
-  if (DeviceType(node) == tensorflow::DEVICE_CPU) return CpuBackend();
+  if (DeviceType(node) != tensorflow::DEVICE_GPU) return CpuBackend();
   const tensorflow::Device* device = FindDevice(view, node);
   if (device == nullptr) return std::nullopt;
-  return BackendOf(device->attributes());
+  return GpuBackend(device->attributes());
 }
 
 // Whether the node is on another machine or in another process, which may not have the ops.

@@ -3,7 +3,6 @@
 #include "cc/dispatch/dispatcher.h"
 #include "cc/ops/gpu_description.h"
 #include "cc/ops/stock_kernel.h"
-#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/framework/types.pb.h"
 
 namespace tf_tvm_ops {
@@ -65,8 +64,7 @@ const Backend& CpuBackend() {
   return cpu;
 }
 
-Backend BackendOf(const tensorflow::DeviceAttributes& device) {
-  if (device.device_type() != tensorflow::DEVICE_GPU) return CpuBackend();
+Backend GpuBackend(const tensorflow::DeviceAttributes& device) {
   const GpuDescription gpu = DescribeGpu(device);
   return {&Dispatcher::Global().gpu(gpu.capability), &GenericPaysOnGpu};
 }

@@ -20,9 +20,9 @@ struct Backend {
 
 const Backend& CpuBackend();
 
-// That of a CPU or GPU, by its attributes. A GPU that does not tell its compute capability has no
-// kernels. Takes a lock: not for every call of an op.
-Backend BackendOf(const tensorflow::DeviceAttributes& device);
+// That of a GPU, by its attributes; one that does not tell its compute capability has no kernels.
+// Takes a lock: not for every call of an op.
+Backend GpuBackend(const tensorflow::DeviceAttributes& device);
 
 }  // namespace tf_tvm_ops
 

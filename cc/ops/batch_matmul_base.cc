@@ -7,7 +7,10 @@ using tensorflow::TensorShape;
 BatchMatMulBase::BatchMatMulBase(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
   const absl::Status status = Guarded([this, ctx] {
     fallback_ = FallbackInForce();
-    backend_ = BackendOf(ctx->device()->attributes());
+    // A CPU is not asked: what stands in for one, as in constant folding, may have no attributes,
+    // and ends the process then.
+    const bool is_gpu = ctx->device_type() == tensorflow::DEVICE_GPU;
+    backend_ = is_gpu ? GpuBackend(ctx->device()->attributes()) : CpuBackend();
     return MatMulAttrs::Read(ctx, &attrs_);
   });
   OP_REQUIRES_OK(ctx, status);

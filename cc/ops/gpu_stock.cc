@@ -172,14 +172,15 @@ absl::Status GpuStock::Finish(OpKernelContext* ctx, Tensor product, Tensor* outp
   Tensor addend;
   absl::Status status;
   if (attrs_.has_addend) status = Operand(ctx, ctx->input(2), /*length_first=*/false, &addend);
-  // Each step may write over its input, of which `product` then has to be the only owner.
+  // Each step may write over an operand that has no other owner: the product, but not the scale.
+  const Tensor scale = scale_;
   const auto replace_by = [&](const std::unique_ptr<LazyKernel>& kernel, const Tensor& operand) {
     if (!status.ok()) return;
     Tensor result;
     status = kernel->Run(ctx, {&product, &operand}, kNoHostInput, &result);
     product = std::move(result);
   };
-  if (attrs_.scale != 1) replace_by(scale_by_, scale_);
+  if (attrs_.scale != 1) replace_by(scale_by_, scale);
   if (attrs_.has_addend) replace_by(add_, addend);
   if (!status.ok()) return status;
   if (attrs_.output.length_first) return Swap(ctx, product, output);

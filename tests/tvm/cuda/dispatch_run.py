@@ -123,6 +123,26 @@ def images(pack: str) -> Any:
     raise AssertionError
 
 
+def both(pack: str) -> Any:
+    """A pack with images for CPUs and GPUs: what is told of it, and which serves where."""
+    dispatcher = _native.Dispatcher()
+    info = dispatcher.load_pack(pack)
+    lhs, rhs = random(17, 64), random(64, 17)
+    servers = []
+    for gpu in (None, _native.Gpu((9, 0))):
+        out, kernel = dispatcher.matmul(lhs, rhs, gpu=gpu)
+        oracle.check_matmul(out, lhs, rhs)
+        assert kernel is not None
+        servers.append(kernel.target)
+    return {
+        "targets": info.targets,
+        "ignored": info.ignored,
+        "kernels": info.kernels,
+        "on_cpu": servers[0],
+        "on_gpu": servers[1],
+    }
+
+
 def error(pack: str) -> Any:
     """What a product ends with, twice."""
     dispatcher = loaded(pack)

@@ -5,6 +5,7 @@ Below it are TVM's own CUDA runtime and a driver that is a fake, in a process of
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 
 from tests.tvm.cuda.dispatch_run import OLD_STREAM
 from tests.tvm.cuda.driver import RUNTIME, Machine, make_machine
+from tests.unit.fake_packs import GENERIC, V3, edit_manifest, write_pack
 from tf_tvm_ops.kernels.problem import Problem
 
 SM_90, PTX = "cuda:sm_90", "cuda:compute_80"
@@ -74,6 +76,23 @@ def test_image_is_that_of_the_compute_capability(machine: Machine) -> None:
     (message,) = messages
     assert "no kernels for a GPU of compute capability 7.5, only for" in message
     assert "--target cuda:sm_75" in message
+
+
+def test_pack_for_cpus_and_gpus_serves_both(machine: Machine, tmp_path: Path) -> None:
+    pack = write_pack(tmp_path / "mixed", {V3: GENERIC})
+    images = json.loads((machine.pack / "manifest.json").read_text())["images"]
+    for image in images:
+        shutil.copy(machine.pack / image["file"], pack)
+    edit_manifest(pack, lambda manifest: manifest["images"].extend(images))
+    result, messages = run(dataclasses.replace(machine, pack=pack), "both")
+    assert result == {
+        "targets": [V3, SM_90, PTX],
+        "ignored": [],
+        "kernels": len(PROBLEMS) + len(GENERIC) - 3,
+        "on_cpu": V3,
+        "on_gpu": SM_90,
+    }
+    assert messages == []
 
 
 def test_threads(machine: Machine) -> None:
