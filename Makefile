@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
-  'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh' 'tests/tvm/*.cc'
+  'cc/*.cc' 'cc/*.h' 'graph_passes/*.cc' 'graph_passes/*.h' 'kernels/*.cc' 'kernels/*.h' 'kernels/*.cuh' 'tests/tvm/*.cc' 'tests/tf/*.cc'
 STAMPS := $(VENV)/.stamps
 EXTRAS := cpu,generate,cuda-build,rpc,plots,test,lint
 

@@ -1,10 +1,11 @@
 #include "graph_passes/guards.h"
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cc/dispatch/dispatcher.h"
+#include "cc/ops/backend.h"
 #include "cc/ops/choice.h"
 #include "cc/ops/matmul_shapes.h"
 #include "cc/ops/stock_kernel.h"
@@ -47,18 +48,31 @@ bool IsVariable(const GraphView& view, const Slot& slot) {
   return node != nullptr && (node->type_string() == "ReadVariableOp" || node->IsVariable());
 }
 
+// Null where it is not known, as in a graph that is stored.
+const tensorflow::Device* FindDevice(const GraphView& view, const Node& node) {
+  const tensorflow::DeviceSet* devices = view.options().devices;
+  return devices == nullptr ? nullptr : devices->FindDeviceByName(Device(node));
+}
+
+// What there is to choose from where the node runs; nothing for a GPU that is not known.
+std::optional<Backend> BackendOfNode(const GraphView& view, const Node& node) {
+  if (DeviceType(node) != tensorflow::DEVICE_GPU) return CpuBackend();
+  const tensorflow::Device* device = FindDevice(view, node);
+  if (device == nullptr) return std::nullopt;
+  return GpuBackend(device->attributes());
+}
+
 // Whether the node is on another machine or in another process, which may not have the ops.
 bool IsRemote(const GraphView& view, const Node& node) {
-  const tensorflow::DeviceSet* devices = view.options().devices;
-  const tensorflow::Device* device =
-      devices == nullptr ? nullptr : devices->FindDeviceByName(Device(node));
+  const tensorflow::Device* device = FindDevice(view, node);
   return device != nullptr && !device->IsLocal();
 }
 
-// What would serve the op, if its shapes are known: Taken and *choice.
+// What would serve the op, if its shapes and its device are known: Taken and *choice.
 Verdict ChoiceOf(GraphView& view, const Fusion& fusion, Choice* choice) {
+  const std::optional<Backend> backend = BackendOfNode(view, *fusion.product);
   TensorShape lhs, rhs, addend;
-  if (!view.Shape(fusion.lhs.tensor).AsTensorShape(&lhs) ||
+  if (!backend.has_value() || !view.Shape(fusion.lhs.tensor).AsTensorShape(&lhs) ||
       !view.Shape(fusion.rhs.tensor).AsTensorShape(&rhs)) {
     return Verdict::NotApplicable();
   }
@@ -68,7 +82,7 @@ Verdict ChoiceOf(GraphView& view, const Fusion& fusion, Choice* choice) {
   const absl::Status status = ResolveMatMulShapes(
       fusion.attrs(), lhs, rhs, fusion.addend.has_value() ? &addend : nullptr, &shapes);
   if (!status.ok()) return Verdict::Refused(Reason::kShapes, std::string(status.message()));
-  *choice = Choose(Dispatcher::Global(), shapes, FallbackInForce());
+  *choice = Choose(*backend, shapes, FallbackInForce());
   return Verdict::Taken();
 }
 
@@ -117,7 +131,13 @@ Verdict HasKernelOnDevice(GraphView& view, const Fusion& fusion) {
   const bool found = tensorflow::FindKernelDef(tensorflow::DeviceType(type), OpNode(fusion),
                                                /*def=*/nullptr, /*kernel_class_name=*/nullptr)
                          .ok();
-  return found ? Verdict::Taken() : Verdict::Refused(Reason::kDevice, type);
+  if (!found) return Verdict::Refused(Reason::kDevice, type);
+  // Stock inside an op is no faster than stock.
+  const std::optional<Backend> backend = BackendOfNode(view, *fusion.product);
+  if (type != tensorflow::DEVICE_CPU && backend.has_value() && backend->kernels->empty()) {
+    return Verdict::Refused(Reason::kDevice, absl::StrCat(type, ": no pack has kernels for it"));
+  }
+  return Verdict::Taken();
 }
 
 Verdict HasBatch(GraphView& view, const Fusion& fusion) {
@@ -146,6 +166,7 @@ Verdict CheckProduct(GraphView& view, const Fusion& fusion) {
 }
 
 Verdict EpiloguePays(GraphView& view, const Fusion& fusion) {
+  if (DeviceType(*fusion.product) != tensorflow::DEVICE_CPU) return Verdict::Taken();
   const bool is_16_bit =
       fusion.dtype == tensorflow::DT_BFLOAT16 || fusion.dtype == tensorflow::DT_HALF;
   if (!is_16_bit || !OneDnnTakes(fusion.dtype) || HasPackKernel(view, fusion)) {

@@ -14,7 +14,8 @@ struct Word {
 constexpr Word kWords[] = {
     {Reason::kNone, "", ""},
     {Reason::kDType, "dtype", "The dtype is not float32, float64, float16 or bfloat16."},
-    {Reason::kDevice, "device", "The op has no kernel for the device that the product is on."},
+    {Reason::kDevice, "device",
+     "The op, or every pack, has no kernel for the device of the product."},
     {Reason::kRemote, "remote",
      "The product is on another machine or in another process, which may not have the ops."},
     {Reason::kXla, "xla", "XLA compiles this graph and fuses by itself."},

@@ -89,8 +89,15 @@ REWRITE = Variable(
     "Whether graphs are rewritten to use the ops from the moment the library is loaded; 'report' "
     "also writes to standard error what became of each product of each graph.",
 )
+CUDA_RUNTIME = Variable(
+    "TF_TVM_OPS_CUDA_RUNTIME",
+    "",
+    (),
+    "Folders to look in first for what kernels for GPUs need, separated by colons: "
+    "libcudart.so.13, libtvm_runtime.so and libtvm_runtime_cuda.so.",
+)
 
-ALL = (PACKS, FALLBACK, LOG, CPU_TARGET, XLA, REWRITE)
+ALL = (PACKS, FALLBACK, LOG, CPU_TARGET, XLA, REWRITE, CUDA_RUNTIME)
 
 
 def header() -> str:

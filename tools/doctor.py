@@ -125,3 +125,18 @@ def _packs(found: _Findings) -> None:
             found.problem(f"the pack {path} of {config.PACKS.name} was not loaded; see above")
     if not loaded and targets:
         found.problem("no pack is loaded; generate one with `tf-tvm-ops generate`")
+    _gpus(found, any(target.startswith("cuda:") for pack in loaded for target in pack.targets))
+
+
+def _gpus(found: _Findings, wanted: bool) -> None:
+    """Whether kernels for GPUs can be used, a problem only where a pack has some."""
+    native = library.native()
+    if not native.has_cuda_driver():
+        found.fact("kernels for GPUs", "none: there is no NVIDIA driver (libcuda.so.1)")
+        return
+    missing = native.cuda_problem() if wanted else ""
+    if missing:
+        found.fact("kernels for GPUs", "not used")
+        found.problem(f"kernels for GPUs are not used: {missing}")
+        return
+    found.fact("kernels for GPUs", "usable" if wanted else "none in the packs")

@@ -39,6 +39,21 @@ std::string ReadAndWarn(const char* name, const char* default_value, const Choic
   return value;
 }
 
+// A list with colons between.
+template <typename Choices>
+std::vector<std::string> Paths(const char* name, const char* default_value,
+                               const Choices& choices) {
+  std::string warning;
+  const std::string value = Read(name, default_value, choices, &warning);
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t end = std::min(value.find(':', begin), value.size());
+    if (end > begin) paths.push_back(value.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
 }  // namespace
 
 std::string Fallback() {
@@ -58,16 +73,12 @@ std::string Rewrite() {
 
 std::string LogLevel(std::string* warning) { return Read(kLog, kLogDefault, kLogChoices, warning); }
 
-std::vector<std::string> Packs() {
-  std::string warning;
-  const std::string value = Read(kPacks, kPacksDefault, kPacksChoices, &warning);
-  std::vector<std::string> paths;
-  for (size_t begin = 0; begin <= value.size();) {
-    const size_t end = std::min(value.find(':', begin), value.size());
-    if (end > begin) paths.push_back(value.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return paths;
+std::vector<std::string> Packs() { return Paths(kPacks, kPacksDefault, kPacksChoices); }
+
+std::vector<std::string> CudaRuntime() {
+  return Paths(kCudaRuntime, kCudaRuntimeDefault, kCudaRuntimeChoices);
 }
+
+const char* CudaRuntimeVariable() { return kCudaRuntime; }
 
 }  // namespace tf_tvm_ops::config

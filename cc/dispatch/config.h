@@ -17,6 +17,9 @@ TF_TVM_OPS_EXPORT std::string CpuTarget();
 TF_TVM_OPS_EXPORT std::string Rewrite();
 // Folders of packs, the first preferred.
 TF_TVM_OPS_EXPORT std::vector<std::string> Packs();
+// Folders to look in for the libraries that GPU kernels need, the first preferred.
+std::vector<std::string> CudaRuntime();
+const char* CudaRuntimeVariable();  // its name
 // As the others, but without the warning: the log itself depends on it, and warns on first use.
 std::string LogLevel(std::string* warning);
 

@@ -4,118 +4,18 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <mutex>
-#include <unordered_set>
 #include <utility>
 
 #include "cc/dispatch/config.h"
 #include "cc/dispatch/file.h"
-#include "cc/dispatch/image.h"
 #include "cc/dispatch/immortal.h"
-#include "cc/dispatch/kernel_table.h"
 #include "cc/dispatch/log.h"
-#include "cc/dispatch/manifest.h"
+#include "cc/dispatch/pack.h"
 
 namespace tf_tvm_ops {
 namespace {
-
-constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
-
-// A pack in use. Immortal, as its images are.
-struct Pack {
-  PackInfo info;
-  std::vector<std::unique_ptr<Image>> images;  // the best target first
-  std::vector<std::string> warnings;           // of a pack that is used all the same
-};
-
-std::vector<std::string> UsableTargets(const std::string& limit) {
-  const std::vector<std::string> known = KnownCpuTargets();
-  const auto best = limit.empty() ? known.begin() : std::find(known.begin(), known.end(), limit);
-  const std::vector<std::string> allowed(best, known.end());
-  std::vector<std::string> usable;
-  for (const std::string& target : SupportedCpuTargets()) {
-    if (std::find(allowed.begin(), allowed.end(), target) != allowed.end()) {
-      usable.push_back(target);
-    }
-  }
-  return usable;
-}
-
-std::string Join(const std::vector<std::string>& parts, const char* separator) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
-  return text;
-}
-
-// Why a target is not among those usable.
-std::string WhyUnusable(const std::string& target, const std::string& limit) {
-  const std::vector<std::string> known = KnownCpuTargets();
-  const std::vector<std::string> supported = SupportedCpuTargets();
-  if (std::find(known.begin(), known.end(), target) == known.end()) {
-    return "this version of tf_tvm_ops knows only " + Join(known, ", ");
-  }
-  if (std::find(supported.begin(), supported.end(), target) == supported.end()) {
-    return "this CPU, or its operating system, cannot run it";
-  }
-  return "the CPU target is limited to " + limit;
-}
-
-// Why the image is certain to fail, as far as can be seen without reading it.
-std::string WhyUnreadable(const std::string& folder, const ImageEntry& image) {
-  std::string error;
-  int64_t bytes = 0;
-  if (!FileBytes(folder + "/" + image.file, &bytes, &error)) return image.file + ": " + error;
-  if (bytes == image.bytes) return {};
-  return image.file + " has " + std::to_string(bytes) + " bytes, the manifest says " +
-         std::to_string(image.bytes);
-}
-
-// Reads a pack; throws nothing but std::bad_alloc. Null with the reason in *error.
-std::unique_ptr<Pack> ReadPack(const std::string& path, const std::vector<std::string>& usable,
-                               const std::string& limit, std::string* error) {
-  auto pack = std::make_unique<Pack>();
-  if (!RealPath(path, &pack->info.path, error)) return nullptr;
-  const std::string& folder = pack->info.path;
-  std::string text;
-  Manifest manifest;
-  if (!ReadFile(folder + "/manifest.json", kMaxManifestBytes, &text, error) ||
-      !ParseManifest(text, &manifest, error)) {
-    *error = "manifest.json: " + *error;
-    return nullptr;
-  }
-  for (const ImageEntry& image : manifest.images) {
-    if (std::find(usable.begin(), usable.end(), image.target) == usable.end()) {
-      pack->info.ignored.push_back(image.target + ": " + WhyUnusable(image.target, limit));
-    }
-  }
-  std::unordered_set<Problem, ProblemHash> problems;
-  for (const std::string& target : usable) {
-    for (ImageEntry& image : manifest.images) {
-      if (image.target != target) continue;
-      const std::string unreadable = WhyUnreadable(folder, image);
-      if (!unreadable.empty()) {
-        pack->info.ignored.push_back(target + ": " + unreadable);
-        pack->warnings.push_back("an image of the pack " + folder + " (" + target +
-                                 ") is not used: " + unreadable +
-                                 ". Make the pack again, or remove it");
-        continue;
-      }
-      for (const KernelEntry& kernel : image.kernels) problems.insert(kernel.problem);
-      pack->images.push_back(std::make_unique<Image>(folder, std::move(image)));
-      if (pack->info.targets.empty() || pack->info.targets.back() != target) {
-        pack->info.targets.push_back(target);
-      }
-    }
-  }
-  pack->info.kernels = static_cast<int64_t>(problems.size());
-  if (problems.empty()) {
-    *error = "none of its images holds a kernel for this machine (" +
-             (pack->info.ignored.empty() ? "it has no kernels" : Join(pack->info.ignored, "; ")) +
-             ")";
-    return nullptr;
-  }
-  return pack;
-}
 
 // The folder packs/default beside the folder of this library.
 std::string DefaultPack() {
@@ -149,21 +49,44 @@ Dispatcher* MakeGlobal() {
   return dispatcher;
 }
 
+void WarnIfOfOtherGpus(const Pack& pack, const Lookup& lookup, ComputeCapability capability) {
+  std::vector<std::string> others;
+  for (const std::string& target : pack.info.targets) {
+    if (IsCudaTarget(target)) others.push_back(target);
+  }
+  if (others.empty() || lookup.CanUse(pack)) return;
+  const std::vector<std::string> wanted = CudaTargetsFor(capability);
+  Log(Severity::kWarning,
+      "the pack " + pack.info.path + " has no kernels for a GPU of compute capability " +
+          capability.ToString() + ", only for " + Join(others, ", ") +
+          (wanted.empty() ? std::string()
+                          : "; make one with `tf-tvm-ops generate --target " + wanted[0] + "`"));
+}
+
 }  // namespace
 
 struct Dispatcher::State {
-  std::string limit;
-  std::vector<std::string> usable;  // targets, best first
+  // The lookups of GPUs of one compute capability.
+  struct Gpu {
+    ComputeCapability capability;
+    Lookup lookup;
+
+    explicit Gpu(ComputeCapability which) : capability(which), lookup(CudaTargetsFor(which)) {}
+  };
+
+  explicit State(std::string cpu_target_limit)
+      : limit(std::move(cpu_target_limit)), cpu(UsableCpuTargets(limit)) {}
+
+  const std::string limit;
+  Lookup cpu;
   std::mutex mutex;
-  std::vector<const Pack*> packs;  // the preferred first; guarded by mutex
+  // All guarded by mutex, but not what a Lookup does.
+  std::vector<const Pack*> packs;  // the preferred first
+  std::map<std::pair<int, int>, std::unique_ptr<Gpu>> gpus;
 };
 
 Dispatcher::Dispatcher(std::string cpu_target_limit)
-    : state_(std::make_unique<State>()),
-      table_(MakeImmortal(std::make_unique<const KernelTable>(std::vector<const PackKernel*>()))) {
-  state_->usable = UsableTargets(cpu_target_limit);
-  state_->limit = std::move(cpu_target_limit);
-}
+    : state_(std::make_unique<State>(std::move(cpu_target_limit))) {}
 
 Dispatcher::~Dispatcher() = default;
 
@@ -175,7 +98,7 @@ Dispatcher& Dispatcher::Global() {
 bool Dispatcher::LoadPack(const std::string& path, PackInfo* info, std::string* error) {
   try {
     std::string reason;
-    std::unique_ptr<const Pack> read = ReadPack(path, state_->usable, state_->limit, &reason);
+    std::unique_ptr<const Pack> read = ReadPack(path, state_->limit, &reason);
     if (read == nullptr) {
       *error = "the pack '" + path + "' is not used: " + reason +
                "; expected a folder made by `tf-tvm-ops generate`";
@@ -188,16 +111,13 @@ bool Dispatcher::LoadPack(const std::string& path, PackInfo* info, std::string* 
     for (const Pack* other : state_->packs) {
       if (other->info.path != pack->info.path) packs.push_back(other);
     }
-    std::vector<const PackKernel*> kernels;
-    for (const Pack* each : packs) {
-      for (const std::unique_ptr<Image>& image : each->images) {
-        for (const PackKernel& kernel : image->kernels()) kernels.push_back(&kernel);
-      }
+    state_->cpu.Use(packs);
+    for (const auto& [key, gpu] : state_->gpus) {
+      gpu->lookup.Use(packs);
+      WarnIfOfOtherGpus(*pack, gpu->lookup, gpu->capability);
     }
-    const KernelTable* table = MakeImmortal(std::make_unique<const KernelTable>(kernels));
     if (info != nullptr) *info = pack->info;
     state_->packs = std::move(packs);
-    table_.store(table, std::memory_order_release);
     Log(Severity::kInfo, "pack " + pack->info.path + ": kernels for " +
                              std::to_string(pack->info.kernels) + " problems, for " +
                              Join(pack->info.targets, ", "));
@@ -208,22 +128,18 @@ bool Dispatcher::LoadPack(const std::string& path, PackInfo* info, std::string* 
   }
 }
 
-const Kernel* Dispatcher::Find(const Problem& problem) const {
-  const KernelTable::Candidates candidates = table_.load(std::memory_order_acquire)->Find(problem);
-  for (const PackKernel* kernel : candidates) {
-    if (!kernel->failed()) return kernel;
-  }
-  // All failed: the first says so when asked.
-  return candidates.first == candidates.last ? nullptr : *candidates.first;
-}
+const Lookup& Dispatcher::cpu() const { return state_->cpu; }
 
-const Kernel* Dispatcher::FindReady(const Problem& problem, Refusal* refusal) const {
-  const KernelTable::Candidates candidates = table_.load(std::memory_order_acquire)->Find(problem);
-  for (const PackKernel* kernel : candidates) {
-    if (kernel->Ready()) return kernel;
+const Lookup& Dispatcher::gpu(ComputeCapability capability) const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  std::unique_ptr<State::Gpu>& gpu = state_->gpus[{capability.major, capability.minor}];
+  if (gpu == nullptr) {
+    auto made = std::make_unique<State::Gpu>(capability);
+    made->lookup.Use(state_->packs);
+    for (const Pack* pack : state_->packs) WarnIfOfOtherGpus(*pack, made->lookup, capability);
+    gpu = std::move(made);
   }
-  *refusal = candidates.first == candidates.last ? Refusal::kNoKernel : Refusal::kImage;
-  return nullptr;
+  return gpu->lookup;
 }
 
 std::vector<PackInfo> Dispatcher::packs() const {

@@ -1,29 +1,17 @@
-// The table of kernels of this process: packs in, lookup by problem out.
+// The kernels of this process: packs in, lookup by device and problem out.
 #ifndef TF_TVM_OPS_CC_DISPATCH_DISPATCHER_H_
 #define TF_TVM_OPS_CC_DISPATCH_DISPATCHER_H_
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "cc/dispatch/cpu_features.h"
+#include "cc/dispatch/cuda_targets.h"
 #include "cc/dispatch/export.h"
-#include "cc/dispatch/kernel.h"
-#include "cc/dispatch/problem.h"
-#include "cc/dispatch/product.h"
+#include "cc/dispatch/lookup.h"
+#include "cc/dispatch/pack_info.h"
 
 namespace tf_tvm_ops {
-
-class KernelTable;
-
-struct TF_TVM_OPS_EXPORT PackInfo {
-  std::string path;                  // real path of the folder
-  int64_t kernels = 0;               // problems it has a kernel for that is usable on this machine
-  std::vector<std::string> targets;  // of the images in use, best first
-  std::vector<std::string> ignored;  // images that are not used: "cuda:sm_80: ..." and why
-};
 
 class TF_TVM_OPS_EXPORT Dispatcher {
  public:
@@ -43,14 +31,11 @@ class TF_TVM_OPS_EXPORT Dispatcher {
   // used. False, with one sentence in *error and nothing changed, if the pack cannot be used.
   bool LoadPack(const std::string& path, PackInfo* info, std::string* error);
 
-  // The kernel for exactly this problem, or nullptr. No lock, no allocation. The kernel returned
-  // may still fail to load: ask Ready(). Kernels whose image is known to have failed are passed
-  // over while there is another.
-  const Kernel* Find(const Problem& problem) const;
-
-  // The same, loaded: the first kernel for exactly this problem that is Ready(). If there is none,
-  // nullptr, and kNoKernel or kImage in *refusal, which is else left alone.
-  const Kernel* FindReady(const Problem& problem, Refusal* refusal) const;
+  // The kernels for this CPU, and for GPUs of a compute capability, as the packs loaded have them
+  // at any time. As long-lived as the dispatcher. The latter takes a lock: keep what it gives. A
+  // pack with kernels for other GPUs only is one warning for each compute capability.
+  const Lookup& cpu() const;
+  const Lookup& gpu(ComputeCapability capability) const;
 
   // The packs loaded, the preferred first.
   std::vector<PackInfo> packs() const;
@@ -58,9 +43,6 @@ class TF_TVM_OPS_EXPORT Dispatcher {
  private:
   struct State;
   const std::unique_ptr<State> state_;
-  // An immutable snapshot; each LoadPack puts a new one here, and none is ever freed, since a
-  // reader may be anywhere in it.
-  std::atomic<const KernelTable*> table_;
 };
 
 }  // namespace tf_tvm_ops

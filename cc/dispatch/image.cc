@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "cc/dispatch/cpu_features.h"
+#include "cc/dispatch/cuda_runtime.h"
+#include "cc/dispatch/cuda_targets.h"
 #include "cc/dispatch/file.h"
 #include "cc/dispatch/log.h"
 #include "cc/dispatch/workspace.h"
@@ -137,6 +139,11 @@ Image::~Image() = default;
 
 bool Image::OpenOnce() {
   std::call_once(once_, [this] {
+    if (IsCudaTarget(target_) && OpenCudaRuntime() == nullptr) {
+      // It said why, once for all images.
+      state_.store(State::kFailed, std::memory_order_release);
+      return;
+    }
     const char* advice = "Make the pack again, or remove it";
     std::string error = PrepareCpuTarget(target_);
     try {

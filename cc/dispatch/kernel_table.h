@@ -16,6 +16,8 @@ class KernelTable {
   // `kernels`: the preferred ones first; several may be for the same problem.
   explicit KernelTable(const std::vector<const PackKernel*>& kernels);
 
+  bool empty() const { return kernels_.empty(); }
+
   // The kernels for a problem, the preferred first.
   struct Candidates {
     const PackKernel* const* first;

@@ -11,8 +11,10 @@
 #include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "cc/dispatch/cpu_features.h"
+#include "cc/dispatch/cuda_targets.h"
 #include "cc/dispatch/kernel.h"
 
 namespace tf_tvm_ops {
@@ -303,7 +305,8 @@ bool ParseManifest(const std::string& text, Manifest* manifest, std::string* err
     const Node root(std::move(value));
     CheckVersion(root, "schema", kManifestSchema);
     CheckVersion(root, "abi", kKernelAbi);
-    const std::vector<std::string> known_targets = KnownCpuTargets();
+    std::vector<std::string> known_targets = KnownCpuTargets();
+    for (std::string& target : KnownCudaTargets()) known_targets.push_back(std::move(target));
     manifest->images.clear();
     root.Member("images").ForEach(
         [&](const Node& image) { manifest->images.push_back(ReadImage(image, known_targets)); });

@@ -1,82 +1,24 @@
 // TvmBatchMatMul, TvmBatchMatMulAdd and TvmBatchMatMulTranspose on CPUs.
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "cc/dispatch/dispatcher.h"
 #include "cc/dispatch/product.h"
-#include "cc/ops/choice.h"
+#include "cc/ops/batch_matmul_base.h"
 #include "cc/ops/epilogue.h"
-#include "cc/ops/matmul_attrs.h"
-#include "cc/ops/matmul_shapes.h"
 #include "cc/ops/registrations.h"
 #include "cc/ops/sharding.h"
 #include "cc/ops/stock_kernel.h"
 #include "cc/ops/strided_view.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/platform/tstring.h"
 
 namespace tf_tvm_ops {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-// An exception that left a kernel would end the process.
-template <typename Body>
-absl::Status Guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& e) {
-    return absl::InternalError(absl::StrCat("tf_tvm_ops: ", e.what()));
-  } catch (...) {
-    return absl::InternalError("tf_tvm_ops: unknown exception");
-  }
-}
-
-// tensor_data() rather than flat(): inputs need not be aligned, and flat() aborts if not.
-const void* Data(const Tensor& tensor) { return tensor.tensor_data().data(); }
-
-class BatchMatMulBase : public OpKernel {
- public:
-  explicit BatchMatMulBase(OpKernelConstruction* ctx) : OpKernel(ctx) {
-    const absl::Status status = Guarded([this, ctx] {
-      fallback_ = FallbackInForce();
-      dispatcher_ = &Dispatcher::Global();
-      return MatMulAttrs::Read(ctx, &attrs_);
-    });
-    OP_REQUIRES_OK(ctx, status);
-  }
-
-  void Compute(OpKernelContext* ctx) final {
-    const absl::Status status = Guarded([this, ctx] {
-      MatMulShapes shapes;
-      const TensorShape* addend = ctx->num_inputs() == 3 ? &ctx->input(2).shape() : nullptr;
-      absl::Status resolved = ResolveMatMulShapes(attrs_, ctx->input(0).shape(),
-                                                  ctx->input(1).shape(), addend, &shapes);
-      if (!resolved.ok()) return resolved;
-      Choice choice = Choose(*dispatcher_, shapes, fallback_);
-      return Serve(ctx, shapes, &choice);
-    });
-    OP_REQUIRES_OK(ctx, status);
-  }
-
- protected:
-  virtual absl::Status Serve(OpKernelContext* ctx, const MatMulShapes& shapes,
-                             Choice* choice) const = 0;
-
-  MatMulAttrs attrs_;
-
- private:
-  Fallback fallback_ = Fallback::kAuto;
-  const Dispatcher* dispatcher_ = nullptr;
-};
 
 class BatchMatMulOp final : public BatchMatMulBase {
  public:
@@ -146,34 +88,17 @@ class BatchMatMulOp final : public BatchMatMulBase {
   std::unique_ptr<StockBatchMatMul> stock_;
 };
 
-// Says what would serve the product of its inputs, which are not read.
-class BatchMatMulServedByOp final : public BatchMatMulBase {
- public:
-  using BatchMatMulBase::BatchMatMulBase;
-
- protected:
-  absl::Status Serve(OpKernelContext* ctx, const MatMulShapes&, Choice* choice) const override {
-    Tensor* output = nullptr;
-    absl::Status status = ctx->allocate_output(0, {}, &output);
-    if (status.ok()) output->scalar<tensorflow::tstring>()() = choice->ToString();
-    return status;
-  }
-};
-
 }  // namespace
 
-void RegisterBatchMatMulKernels() {
+void RegisterCpuKernels() {
   using tensorflow::DEVICE_CPU;
-#define TF_TVM_OPS_REGISTER(T)                                                                   \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMul").Device(DEVICE_CPU).TypeConstraint<T>("T"),      \
-                          BatchMatMulOp);                                                        \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulAdd").Device(DEVICE_CPU).TypeConstraint<T>("T"),   \
-                          BatchMatMulOp);                                                        \
-  REGISTER_KERNEL_BUILDER(                                                                       \
-      Name("TvmBatchMatMulTranspose").Device(DEVICE_CPU).TypeConstraint<T>("T"), BatchMatMulOp); \
-  REGISTER_KERNEL_BUILDER(                                                                       \
-      Name("TvmBatchMatMulServedBy").Device(DEVICE_CPU).TypeConstraint<T>("T"),                  \
-      BatchMatMulServedByOp)
+#define TF_TVM_OPS_REGISTER(T)                                                                 \
+  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMul").Device(DEVICE_CPU).TypeConstraint<T>("T"),    \
+                          BatchMatMulOp);                                                      \
+  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulAdd").Device(DEVICE_CPU).TypeConstraint<T>("T"), \
+                          BatchMatMulOp);                                                      \
+  REGISTER_KERNEL_BUILDER(                                                                     \
+      Name("TvmBatchMatMulTranspose").Device(DEVICE_CPU).TypeConstraint<T>("T"), BatchMatMulOp)
   TF_TVM_OPS_REGISTER(Eigen::half);
   TF_TVM_OPS_REGISTER(tensorflow::bfloat16);
   TF_TVM_OPS_REGISTER(float);

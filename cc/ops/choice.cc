@@ -1,22 +1,10 @@
 #include "cc/ops/choice.h"
 
-#include <array>
-
 #include "absl/strings/str_cat.h"
 #include "cc/dispatch/config.h"
-#include "cc/ops/stock_kernel.h"
-#include "tensorflow/core/framework/types.pb.h"
 
 namespace tf_tvm_ops {
 namespace {
-
-// Whether stock would use oneDNN for the product: it is given plain products only.
-bool FacesOneDnn(const MatMulShapes& shapes) {
-  static const std::array<bool, 4> takes{
-      OneDnnTakes(tensorflow::DT_FLOAT), OneDnnTakes(tensorflow::DT_HALF),
-      OneDnnTakes(tensorflow::DT_BFLOAT16), OneDnnTakes(tensorflow::DT_DOUBLE)};
-  return shapes.is_plain() && takes[static_cast<size_t>(shapes.product.dtype)];
-}
 
 // What stock would do in ops of their own, as far as duels tell it apart: both scale and addend, or
 // transposes.
@@ -25,43 +13,13 @@ Epilogue EpilogueOf(const MatMulShapes& shapes) {
   return shapes.reordered ? Epilogue::kTranspose : Epilogue::kNone;
 }
 
-// Multiply-adds that take about as long as what stock spends on a call before it computes.
-constexpr int64_t kFewMultiplyAdds = 1 << 17;
-
-// For packs that were not tuned. As measured with tools/bench on a machine with AVX-512, batches of
-// 1 to 2048, M and N of 1 to 2048, K of 8 to 768; with passes, attention of 12 and 96 heads,
-// lengths of 7 to 512.
-bool GenericExpectedFaster(const MatMulShapes& shapes, int64_t matrices,
-                           const FallbackModel* model) {
+bool GenericPays(const Backend& backend, const MatMulShapes& shapes, int64_t matrices,
+                 const FallbackModel* model) {
+  if (model == nullptr) return backend.generic_pays(shapes, matrices);
   const Product& product = shapes.product;
-  if (model != nullptr) {
-    const int passes = (product.scale != 1) + product.has_addend + shapes.reordered;
-    return model->KernelExpectedToWin(matrices, product.m, product.n, product.k, passes,
-                                      FacesOneDnn(shapes));
-  }
-  const int64_t matrix = product.m * product.n * product.k;
-  if (matrix * matrices <= kFewMultiplyAdds) return true;
-  switch (product.dtype) {
-    case DType::kFloat32: {
-      // Passes over memory that the kernel does without, of operands and of the product.
-      if (product.scale != 1 || product.has_addend || shapes.reordered) return true;
-      // Neither oneDNN nor Eigen is at its best with a single row, unless it is a long one that
-      // they share among threads.
-      if (product.m == 1) return matrix <= kFewMultiplyAdds;
-      // oneDNN blocks better than a kernel of unknown extents can. Eigen, which also serves
-      // broadcast batches, takes one matrix at a time.
-      return !FacesOneDnn(shapes) && matrices > 1;
-    }
-    case DType::kBfloat16:
-    case DType::kFloat16: {
-      // oneDNN uses instructions that generic kernels do not, except for a single row. With scale
-      // or addend its operands would have to be converted to float32 first.
-      return !FacesOneDnn(shapes) || product.m == 1 || product.scale != 1 || product.has_addend;
-    }
-    case DType::kFloat64:
-      break;
-  }
-  return true;
+  const int passes = (product.scale != 1) + product.has_addend + shapes.reordered;
+  return model->KernelExpectedToWin(matrices, product.m, product.n, product.k, passes,
+                                    backend.faces_onednn(shapes));
 }
 
 }  // namespace
@@ -85,7 +43,7 @@ std::string Choice::ToString() const {
   return absl::StrCat("stock (", RefusalName(refusal), ")");
 }
 
-Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback fallback) {
+Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallback) {
   Choice choice;
   const Product& product = shapes.product;
   if (product.k == 0 || shapes.output.num_elements() == 0) {
@@ -100,17 +58,18 @@ Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback
 
   const Problem& problem = choice.plan.problem();
   const int64_t matrices = choice.plan.size();
-  choice.kernel = dispatcher.FindReady(problem, &choice.refusal);
+  choice.kernel = backend.kernels->FindReady(problem, &choice.refusal);
   if (choice.kernel != nullptr) {
-    if (!choice.kernel->duels().ExpectedToWin(matrices, EpilogueOf(shapes), FacesOneDnn(shapes))) {
+    const bool onednn = backend.faces_onednn(shapes);
+    if (!choice.kernel->duels().ExpectedToWin(matrices, EpilogueOf(shapes), onednn)) {
       choice.kernel = nullptr;
       choice.refusal = Refusal::kStockFaster;
     }
   } else if (fallback != Fallback::kStock) {
     Refusal no_generic;
-    const Kernel* generic = dispatcher.FindReady(problem.Generic(), &no_generic);
+    const Kernel* generic = backend.kernels->FindReady(problem.Generic(), &no_generic);
     if (generic != nullptr && (fallback == Fallback::kGeneric ||
-                               GenericExpectedFaster(shapes, matrices, generic->model()))) {
+                               GenericPays(backend, shapes, matrices, generic->model()))) {
       choice.kernel = generic;
     }
   }

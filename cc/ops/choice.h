@@ -5,15 +5,16 @@
 #include <cstdint>
 #include <string>
 
-#include "cc/dispatch/dispatcher.h"
+#include "cc/dispatch/kernel.h"
 #include "cc/dispatch/product.h"
+#include "cc/ops/backend.h"
 #include "cc/ops/matmul_shapes.h"
 
 namespace tf_tvm_ops {
 
 // What serves a product that no pack has a kernel for.
 enum class Fallback : uint8_t {
-  kAuto,     // the generic kernel where it was measured to win, else stock
+  kAuto,     // the generic kernel where it is expected to win, else stock
   kGeneric,  // the generic kernel if there is one, else stock
   kStock
 };
@@ -34,7 +35,7 @@ struct Choice {
 };
 
 // Takes no lock and allocates nothing.
-Choice Choose(const Dispatcher& dispatcher, const MatMulShapes& shapes, Fallback fallback);
+Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallback);
 
 }  // namespace tf_tvm_ops
 

@@ -31,7 +31,9 @@ bool RegisterOnce() noexcept {
       return false;
     }
     RegisterBatchMatMulOps();
-    RegisterBatchMatMulKernels();
+    RegisterCpuKernels();
+    RegisterGpuKernels();
+    RegisterServedByKernels();
     RegisterAutomaticPasses();
     RegisterGrapplerOptimizer();
     const bool rewriting = RewriteModeInForce() != RewriteMode::kOff;

@@ -6,7 +6,9 @@ namespace tf_tvm_ops {
 
 // Each registers with TensorFlow, once in a process: the definitions of the ops, and their kernels.
 void RegisterBatchMatMulOps();
-void RegisterBatchMatMulKernels();
+void RegisterCpuKernels();
+void RegisterGpuKernels();
+void RegisterServedByKernels();
 
 }  // namespace tf_tvm_ops
 

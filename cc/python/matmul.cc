@@ -204,15 +204,15 @@ Refusal MakePlan(const Product& product, Arrays* arrays, Plan* plan) {
   return refusal;
 }
 
-const Kernel* ChooseKernel(const Dispatcher& dispatcher, const Problem& problem, bool generic_only,
+const Kernel* ChooseKernel(const Lookup& lookup, const Problem& problem, bool generic_only,
                            Refusal* refusal) {
   if (!generic_only) {
-    const Kernel* exact = dispatcher.FindReady(problem, refusal);
+    const Kernel* exact = lookup.FindReady(problem, refusal);
     if (exact != nullptr) return exact;
   }
   // An image that failed is the more telling reason than that there is no other kernel.
   Refusal generic_refusal = Refusal::kNone;
-  const Kernel* generic = dispatcher.FindReady(problem.Generic(), &generic_refusal);
+  const Kernel* generic = lookup.FindReady(problem.Generic(), &generic_refusal);
   if (generic == nullptr && *refusal != Refusal::kImage) *refusal = generic_refusal;
   return generic;
 }
@@ -295,9 +295,12 @@ MatMulResult MatMul(const Dispatcher& dispatcher, const py::object& lhs_object,
   if (refusal == Refusal::kNone) {
     // Opening an image may take a while, and so may the product.
     WithoutGil([&] {
-      result.kernel =
-          ChooseKernel(dispatcher, plan.problem(), options.kernel == "generic", &refusal);
-      if (result.kernel != nullptr) error = RunOnThreads(plan, *result.kernel, options.threads);
+      const Lookup& lookup =
+          options.gpu ? dispatcher.gpu(options.gpu->capability) : dispatcher.cpu();
+      result.kernel = ChooseKernel(lookup, plan.problem(), options.kernel == "generic", &refusal);
+      if (result.kernel == nullptr) return;
+      error = options.gpu ? LaunchOnGpu(plan, *result.kernel, options.gpu->stream)
+                          : RunOnThreads(plan, *result.kernel, options.threads);
     });
   }
   if (result.kernel == nullptr) {

@@ -4,11 +4,19 @@
 
 #include <pybind11/numpy.h>
 
+#include <optional>
 #include <string>
 
+#include "cc/dispatch/cuda_launch.h"
 #include "cc/dispatch/dispatcher.h"
 
 namespace tf_tvm_ops {
+
+// A GPU to compute on, which reaches the memory of the arrays.
+struct Gpu {
+  ComputeCapability capability;
+  CudaStream stream;
+};
 
 struct MatMulOptions {
   pybind11::object addend = pybind11::none();  // None adds nothing
@@ -16,6 +24,7 @@ struct MatMulOptions {
   pybind11::object out = pybind11::none();  // None makes a new array
   int threads = 1;
   std::string kernel = "auto";  // the one for the problem, else the generic one; or "generic"
+  std::optional<Gpu> gpu;       // computes on it, without waiting for it, in place of `threads`
 };
 
 struct MatMulResult {

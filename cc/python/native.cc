@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "cc/dispatch/cpu_features.h"
+#include "cc/dispatch/cuda_runtime.h"
+#include "cc/dispatch/cuda_targets.h"
 #include "cc/dispatch/dispatcher.h"
 #include "cc/dispatch/sha256.h"
 #include "cc/python/gil.h"
@@ -124,7 +126,7 @@ std::pair<double, double> Benchmark(const Dispatcher& dispatcher, std::optional<
   }
   const Problem problem = MakeProblem(m, n, k, lhs, rhs, dtype);
   Refusal refusal = Refusal::kNone;
-  const Kernel* kernel = dispatcher.FindReady(problem, &refusal);
+  const Kernel* kernel = dispatcher.cpu().FindReady(problem, &refusal);
   if (kernel == nullptr) {
     ThrowLookupError("no kernel for " + problem.ToString() + ": " + RefusalName(refusal));
   }
@@ -133,7 +135,7 @@ std::pair<double, double> Benchmark(const Dispatcher& dispatcher, std::optional<
   std::string error = kernel->Call(empty_range);
   if (!error.empty()) throw std::runtime_error(error);
   const Kernel* volatile found = nullptr;  // keeps the loop from being optimised away
-  const double find = MeanNanoseconds(iterations, [&] { found = dispatcher.Find(problem); });
+  const double find = MeanNanoseconds(iterations, [&] { found = dispatcher.cpu().Find(problem); });
   const double call = MeanNanoseconds(iterations, [&] { error = kernel->Call(empty_range); });
   return {find, call};
 }
@@ -174,6 +176,19 @@ void DefineKernelInfo(const py::module_& module) {
       });
 }
 
+void DefineGpu(const py::module_& module) {
+  py::class_<Gpu>(module, "Gpu", "A GPU to compute on.")
+      .def(py::init([](std::pair<int, int> capability, int device, uintptr_t stream) {
+             return Gpu{
+                 {capability.first, capability.second},
+                 // An address that CUDA gave.
+                 {device, reinterpret_cast<void*>(stream)}};  // NOLINT(performance-no-int-to-ptr)
+           }),
+           py::arg("capability"), py::arg("device") = 0, py::arg("stream") = 0,
+           "Of this compute capability, such as (9, 0); CUDA's number of the device, and the "
+           "address of its stream.");
+}
+
 void DefinePackInfo(const py::module_& module) {
   py::class_<PackInfo>(module, "PackInfo", "A loaded pack.")
       .def_property_readonly("path", [](const PackInfo& info) { return Text(info.path); })
@@ -199,30 +214,37 @@ void DefineDispatcher(py::module_& module) {
       .def(
           "find",
           [](const Dispatcher& self, OptionalExtent m, OptionalExtent n, OptionalExtent k,
-             const std::string& lhs, const std::string& rhs, const std::string& dtype) {
-            return Info(self.Find(MakeProblem(m, n, k, lhs, rhs, dtype)));
+             const std::string& lhs, const std::string& rhs, const std::string& dtype,
+             const std::optional<Gpu>& gpu) {
+            const Lookup& lookup = gpu ? self.gpu(gpu->capability) : self.cpu();
+            return Info(lookup.Find(MakeProblem(m, n, k, lhs, rhs, dtype)));
           },
           py::arg("m"), py::arg("n"), py::arg("k"), py::arg("lhs") = "k", py::arg("rhs") = "n",
-          py::arg("dtype") = "float32",
-          "The kernel for exactly this problem, or None. With m, n and k None, the generic one.")
+          py::arg("dtype") = "float32", py::arg("gpu") = py::none(),
+          "The kernel for exactly this problem, or None, of this CPU or of the GPU. With m, n and "
+          "k "
+          "None, the generic one.")
       .def("packs", &Dispatcher::packs, "The packs loaded, the preferred first.")
       .def(
           "matmul",
           [](const Dispatcher& self, const py::object& lhs, const py::object& rhs, int threads,
              const std::string& kernel, const py::object& out, const py::object& addend,
-             double scale) {
-            MatMulResult result = MatMul(self, lhs, rhs, {addend, scale, out, threads, kernel});
+             double scale, const std::optional<Gpu>& gpu) {
+            MatMulResult result =
+                MatMul(self, lhs, rhs, {addend, scale, out, threads, kernel, gpu});
             return std::pair(std::move(result.out), Info(result.kernel));
           },
           py::arg("lhs"), py::arg("rhs"), py::arg("threads") = 1, py::arg("kernel") = "auto",
           py::arg("out") = py::none(), py::arg("addend") = py::none(), py::arg("scale") = 1.0,
+          py::arg("gpu") = py::none(),
           "scale * numpy.matmul(lhs, rhs) + addend, of float32, float16, bfloat16 (of ml_dtypes) "
           "or "
           "float64 arrays of any strides; lhs and rhs have two or more dimensions, and the addend "
           "is "
           "broadcast to the result. The result is put into `out`, which must overlap nothing, or "
           "into a new array. Returns it and the kernel that made it, which is None for a result "
-          "without elements. "
+          "without elements. With `gpu` it is enqueued there: the GPU must reach the memory of all "
+          "arrays, and nothing waits for it. "
           "Raises TypeError or ValueError if the operands do not fit, and LookupError naming the "
           "refusal if no kernel does.")
       .def("benchmark", &Benchmark, py::arg("m"), py::arg("n"), py::arg("k"), py::arg("lhs") = "k",
@@ -245,12 +267,22 @@ PYBIND11_MODULE(_native, module) {
   // does so while the interpreter shuts down would end the process (see gil.h).
   py::dtype::of<float>();
   DefineKernelInfo(module);
+  DefineGpu(module);
   DefinePackInfo(module);
   DefineDispatcher(module);
   module.def("global_dispatcher", &Dispatcher::Global, py::return_value_policy::reference,
              "The one that the ops use, with the packs of the environment and the default pack.");
   module.def("supported_cpu_targets", &SupportedCpuTargets,
              "CPU targets this machine can run, best first.");
+  module.def(
+      "cuda_targets",
+      [](std::pair<int, int> capability) {
+        return CudaTargetsFor({capability.first, capability.second});
+      },
+      py::arg("capability"), "Targets that a GPU of this compute capability can run, best first.");
+  module.def("has_cuda_driver", &HasCudaDriver, "Whether NVIDIA's driver is installed.");
+  module.def("cuda_problem", &CudaRuntimeProblem,
+             "Why kernels for GPUs cannot be used, or ''. Opens the libraries that they need.");
   module.def("sha256", &HexSha256, py::arg("data"), "The SHA-256 of bytes, in hex.");
 }
 

@@ -22,7 +22,10 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProce
     folder = tmp_path_factory.mktemp("probe")
     (folder / "config_env.h").write_text(config.header())
     # Not of the library, which keeps images to itself.
-    parts = ("config", "cpu_features", "file", "image", "log", "problem", "sha256", "workspace")
+    parts = (
+        *("config", "cpu_features", "cuda_runtime", "cuda_targets", "file", "image", "log"),
+        *("problem", "sha256", "workspace"),
+    )
     ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
     subprocess.run(
         [

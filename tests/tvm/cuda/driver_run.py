@@ -27,6 +27,7 @@ def main() -> None:
     ctypes.CDLL(sys.argv[2], ctypes.RTLD_GLOBAL)
     image = tvm_ffi.load_module(str(folder / "image.so"))
     driver = ctypes.CDLL(str(folder / "libcuda.so.1"))
+    assert ctypes.CDLL(str(folder / "libcudart.so.13")).cudaSetDevice(0) == 0
 
     def count(name: str) -> int:
         return ctypes.c_int.in_dll(driver, name).value

@@ -1,10 +1,10 @@
-// A CUDA driver without a GPU, for TVM's own CUDA runtime and for ours to call: kernels are those
-// of the emulator's library that $FAKE_DRIVER_KERNELS names, memory is that of the process, and
-// everything is done at once.
+// A CUDA driver without a GPU, for TVM's own CUDA runtime and for ours to call. There are two GPUs:
+// their kernels are those of the emulator's library that $FAKE_DRIVER_KERNELS names, their memory
+// is that of the process, and everything is done at once.
 //
 // $FAKE_DRIVER_FAULTS makes kernels go wrong: "skip:NAME" runs nothing, "stale:NAME" nothing of a
 // graph, "illegal:NAME" makes that and every later call fail, "abort:NAME" ends the process,
-// "hang:NAME" does not come back.
+// "hang:NAME" does not come back. $FAKE_DRIVER_REFUSES_MODULES lets no machine code be loaded.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -68,14 +69,21 @@ struct Event {
 std::map<uintptr_t, size_t> allocations;
 std::map<std::string, Function> functions;
 std::set<void*> streams;
+std::mutex mutex;  // of the tables above, and of the emulator, which is one for all threads
 int sticky_error = 0;
-bool has_context = false;
+
+constexpr int kDevices = 2;
+// Contexts are numbers of devices plus one.
+thread_local void* context_of_thread = nullptr;
+int DeviceOfThread() { return static_cast<int>(reinterpret_cast<intptr_t>(context_of_thread)) - 1; }
 
 extern "C" {
 
 // What a test asks for afterwards.
 int fake_modules = 0;
+int fake_ptx_modules = 0;
 int fake_launches = 0;
+int fake_device = -1;
 void* fake_stream = nullptr;
 
 }  // extern "C"
@@ -124,8 +132,13 @@ int cuModuleLoadData(void** module, const void* image) {
   constexpr uint16_t kMachineCuda = 190;
   uint16_t machine;
   std::memcpy(&machine, static_cast<const char*>(image) + 18, sizeof machine);
-  if (std::memcmp(image, "\177ELF", 4) != 0 || machine != kMachineCuda) return kInvalidImage;
+  const bool ptx = std::memcmp(image, "//", 2) == 0;
+  const bool cubin = std::memcmp(image, "\177ELF", 4) == 0 && machine == kMachineCuda;
+  const bool refused = std::getenv("FAKE_DRIVER_REFUSES_MODULES") != nullptr;
+  if (refused || (!ptx && !cubin)) return kInvalidImage;
+  const std::lock_guard<std::mutex> lock(mutex);
   ++fake_modules;
+  if (ptx) ++fake_ptx_modules;
   *module = const_cast<void*>(image);
   return 0;
 }
@@ -136,6 +149,7 @@ int cuModuleGetFunction(void** function, void*, const char* name) {
   void* launch = dlsym(kernels, (std::string("emulate_launch_") + name).c_str());
   void* parameters = dlsym(kernels, (std::string("emulate_parameters_") + name).c_str());
   if (launch == nullptr || parameters == nullptr) return kNotFound;
+  const std::lock_guard<std::mutex> lock(mutex);
   Function& found = functions[name];
   found.launch = reinterpret_cast<decltype(found.launch)>(launch);
   found.parameters = reinterpret_cast<int (*)()>(parameters)();
@@ -149,7 +163,10 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
   const bool one_dimension =
       config->grid[1] * config->grid[2] * config->block[1] * config->block[2] == 1;
   if (!one_dimension || config->grid[0] < 1 || config->shared_bytes != 0) return kInvalidValue;
+  if (context_of_thread == nullptr) return kInvalidContext;
+  const std::lock_guard<std::mutex> lock(mutex);
   fake_stream = config->stream;
+  fake_device = DeviceOfThread();
   auto* kernel = static_cast<Function*>(function);
   Launch launch{kernel, config->grid[0], config->block[0], {}};
   // No parameter is larger, and the caller keeps each in a slot of this size.
@@ -187,13 +204,13 @@ int cuDriverGetVersion(int* version) {
 }
 
 int cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = kDevices;
   return 0;
 }
 
 int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? 0 : kInvalidDevice;
+  return ordinal >= 0 && ordinal < kDevices ? 0 : kInvalidDevice;
 }
 
 int cuDeviceGetName(char* name, int size, int) {
@@ -227,22 +244,27 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   }
 }
 
-int cuDevicePrimaryCtxRetain(void** context, int) {
-  *context = &has_context;
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = reinterpret_cast<void*>(static_cast<intptr_t>(device) + 1);
   return 0;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 
 int cuCtxSetCurrent(void* context) {
-  has_context = context != nullptr;
+  context_of_thread = context;
   return 0;
 }
 
-int cuCtxSynchronize() { return has_context ? sticky_error : kInvalidContext; }
+int cuCtxGetCurrent(void** context) {
+  *context = context_of_thread;
+  return 0;
+}
+
+int cuCtxSynchronize() { return context_of_thread != nullptr ? sticky_error : kInvalidContext; }
 
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
-  if (!has_context) return kInvalidContext;
+  if (context_of_thread == nullptr) return kInvalidContext;
   if (bytes == 0) return kInvalidValue;
   void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   *address = reinterpret_cast<uintptr_t>(memory);
@@ -314,6 +336,7 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
 
 int cuGraphLaunch(void* executable, void*) {
   if (sticky_error != 0) return sticky_error;
+  const std::lock_guard<std::mutex> lock(mutex);
   for (const Launch& launch : static_cast<Graph*>(executable)->launches) {
     if (launch.function->fault == "stale") continue;
     if (int error = Run(launch)) return error;

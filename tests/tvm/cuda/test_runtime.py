@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import tvm
 
 from tests.tvm.cuda.conftest import NEW
+from tests.tvm.cuda.driver import ROOT, RUNTIME
 from tests.tvm.cuda.fake_cuda import fake_libraries
 from tf_tvm_ops.kernels.cuda import build
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
@@ -24,8 +24,6 @@ from tf_tvm_ops.kernels.emulate.build import DeviceCode, compile_emulated
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_rules import candidates
 
-HERE = Path(__file__).parent
-RUNTIME = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
 PROBLEMS = [
     Problem(1, 17, 40, rhs="k"),
     Problem(18, 9, 16, dtype="float16"),
@@ -41,12 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, entries: list) -> subprocess.CompletedProcess:
-    root = HERE.parents[2]
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(folder),
         "FAKE_DRIVER_KERNELS": str(folder / "kernels.so"),
-        "PYTHONPATH": os.pathsep.join([str(root), *(p for p in sys.path if p)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)]),
     }
     command = [sys.executable, "-m", "tests.tvm.cuda.driver_run", folder, RUNTIME]
     return subprocess.run(
