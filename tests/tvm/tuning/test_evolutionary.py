@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from tvm.s_tir import Schedule
 
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules import Choice, Config, Rule
@@ -153,8 +154,23 @@ def test_space_of_one():
     ]
 
 
+def test_evolution_knows_what_was_measured_best():
+    """By an earlier run: the trace in MetaSchedule's database stands for that candidate."""
+    state = large()
+    for candidate in state.space[100:130]:
+        state.outcomes[candidate.choice] = bumpy(candidate.choice)
+    strategy = Evolutionary()
+    strategy.propose([state], 6)
+    evolution = strategy._evolutions[state.workload]
+    (record,) = evolution._database.get_top_k(evolution._workload, 1)
+    assert list(map(float, record.run_secs)) == [1e-6 * state.outcomes[state.best].median_us]
+    schedule = Schedule(evolution._context.mod)
+    record.trace.apply_to_schedule(schedule, remove_postproc=False)
+    assert evolution._genes.decode(schedule).choice == state.best
+
+
 def test_goes_on_from_what_earlier_runs_measured():
-    """The best of an earlier run is what the first generation descends from."""
+    """The best is found sooner near others that are good."""
     state = large()
     best = min(state.space, key=lambda c: bumpy(c.choice).median_us).choice
     near = [

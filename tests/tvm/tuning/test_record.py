@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import resource
 
+import filelock
 import pytest
 
 from tf_tvm_ops.kernels.problem import Problem
@@ -105,6 +106,19 @@ def test_two_writers_at_once(path):
         assert writer.exitcode == 0
     assert len(path.read_bytes().splitlines()) == 600
     assert len(record.read(path)) == 200
+
+
+def test_writer_waits_for_another_one(path):
+    """Who finds a fragment cuts it off; meanwhile nobody else may write behind it."""
+    record.append(path, [BASE])
+    writer = multiprocessing.get_context("fork").Process(target=_write, args=(path, 5))
+    with filelock.FileLock(f"{path}.lock"):
+        writer.start()
+        writer.join(0.3)
+        assert writer.is_alive()
+        assert len(record.read(path)) == 1
+    writer.join()
+    assert len(record.read(path)) == 101
 
 
 @pytest.mark.parametrize(
