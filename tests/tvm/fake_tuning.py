@@ -1,0 +1,84 @@
+"""Runs of the tuner that never took place: real spaces, made-up times."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tf_tvm_ops.kernels.manifest import Duel, ImageEntry, KernelEntry, Manifest, Timing
+from tf_tvm_ops.kernels.problem import Problem
+from tf_tvm_ops.kernels.targets import TARGETS
+from tf_tvm_ops.kernels.tuning.ceilings import Ceilings, Level, intensity
+from tf_tvm_ops.kernels.tuning.measurer import Outcome
+from tf_tvm_ops.kernels.tuning.record import CRASHED, OK, WRONG
+from tf_tvm_ops.kernels.tuning.search import State
+from tf_tvm_ops.kernels.tuning.space import space
+from tf_tvm_ops.kernels.tuning.tuner import Found
+from tf_tvm_ops.kernels.tuning.workload import Workload
+
+TARGET = "cpu:x86-64-v3"
+CEILINGS = Ceilings(
+    {"float32": 100.0, "float64": 50.0, "float16": 100.0, "bfloat16": 100.0},
+    (
+        Level("L1d", 32 << 10, 200.0),
+        Level("L2", 1 << 20, 100.0),
+        Level("L3", 32 << 20, 50.0),
+        Level("memory", None, 10.0),
+    ),
+)
+
+
+def problems(count: int, seed: int = 0) -> list[Problem]:
+    """Different ones, up to 512 in each extent."""
+    rng = random.Random(seed)
+    found: dict[Problem, None] = {}
+    while len(found) < count:
+        m, n, k = (round(512 ** rng.random()) for _ in range(3))
+        dtype = rng.choice(("float32", "float32", "float32", "float16", "float64"))
+        found[Problem(m, n, k, "k", rng.choice("nk"), dtype).canonical()] = None
+    return list(found)
+
+
+def run(given: Sequence[Problem], trials: int = 16, seed: int = 0) -> list[Found]:
+    """What a run over problems might have found: one candidate in forty fails."""
+    rng = random.Random(seed)
+    return [Found(_state(problem, trials, rng)) for problem in given]
+
+
+def _state(problem: Problem, trials: int, rng: random.Random) -> State:
+    workload = Workload(problem, rng.choice((1, 8, 64, 512)))
+    state = State(workload, space(problem, TARGETS[TARGET]))
+    ceiling = min(100.0, 100 * intensity(problem))
+    m, n, k = problem.extents()
+    least = 2e-3 * workload.matrices * m * n * k / (ceiling * rng.uniform(0.15, 0.9))
+    for number, candidate in enumerate(state.space[:trials]):
+        chance = rng.random()
+        if number and chance < 0.025:
+            failed = (WRONG, "row 3 differs") if chance < 0.01 else (CRASHED, "ended by SIGSEGV")
+            state.outcomes[candidate.choice] = Outcome(failed[0], message=failed[1])
+            continue
+        us = least * (1 + rng.expovariate(2.5) ** 2 + 0.02 * number)
+        state.outcomes[candidate.choice] = Outcome(OK, us, 0.03 * us)
+    return state
+
+
+def pack(found: Sequence[Found], seed: int = 0) -> Manifest:
+    """The manifest that the run might have published."""
+    rng = random.Random(seed)
+    kernels = []
+    for state in (f.state for f in found):
+        if state.best is None:
+            continue
+        us = state.outcomes[state.best].median_us + 2
+        stock = [Duel(us, us * rng.lognormvariate(0.7, 0.7), 0.1 * us) for _ in range(2)]
+        timings = [Timing(state.workload.matrices, 2, "hot", "none", *stock)]
+        if not all(duel.won for duel in stock):
+            cold = [Duel(2 * us, us * rng.lognormvariate(1, 0.5), 0.1 * us) for _ in range(2)]
+            timings.append(Timing(state.workload.matrices, 2, "cold", "none", *cold))
+        problem = state.workload.problem
+        symbol = state.best.symbol(problem)
+        kernels.append(
+            KernelEntry(symbol, problem, state.best.to_json(), 0, timings=tuple(timings))
+        )
+    image = ImageEntry(TARGET, "cpu-x86-64-v3-0123456789abcdef.so", 1, "0" * 64, tuple(kernels))
+    return Manifest(2, {"apache-tvm": "0.27"}, (image,))
