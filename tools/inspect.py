@@ -11,6 +11,7 @@ from rich.table import Table
 from tf_tvm_ops.kernels import manifest
 from tf_tvm_ops.tools import show
 from tf_tvm_ops.tools.console import standard_output
+from tf_tvm_ops.tools.decisions import print_decisions
 
 _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation"}
 
@@ -28,8 +29,20 @@ _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation
     help="Which code of KERNEL: TensorIR, CUDA C++ or PTX (GPUs), assembly (CPUs).",
 )
 @click.option("--target", help="That of KERNEL. Default: the first that has it.")
-def inspect(pack: Path, kernel: str | None, as_json: bool, form: str, target: str | None) -> None:
-    """List the kernels of PACK, a folder that `tf-tvm-ops generate` wrote.
+@click.option(
+    "--decisions",
+    is_flag=True,
+    help="What serves each product of a tuned pack, kernel or stock, and what was measured.",
+)
+def inspect(
+    pack: Path,
+    kernel: str | None,
+    as_json: bool,
+    form: str,
+    target: str | None,
+    decisions: bool,
+) -> None:
+    """List the kernels of PACK, a folder that `tf-tvm-ops generate` or `tune` wrote.
 
     Or print the code of one of them, KERNEL, by its symbol.
     """
@@ -37,6 +50,9 @@ def inspect(pack: Path, kernel: str | None, as_json: bool, form: str, target: st
         found = manifest.load(pack)
         if kernel is not None:
             click.echo(_code(found, kernel, target, form))
+            return
+        if decisions:
+            print_decisions(standard_output(), found)
             return
     except ValueError as error:
         raise click.ClickException(str(error)) from error
