@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tf_tvm_ops.kernels.cuda.targets import is_cuda
 from tf_tvm_ops.kernels.manifest import Manifest
 from tf_tvm_ops.kernels.targets import parse_target
 from tf_tvm_ops.kernels.tuning import ceilings
@@ -72,10 +73,15 @@ def write(
     """
     results = []
     for name, of_target in found.items():
-        target = parse_target(name)
-        here = ceilings.measure(target) if target.runs_here() else None
-        results.append(Results.of(name, of_target, pack, here))
+        results.append(Results.of(name, of_target, pack, _ceilings(name)))
     publish(path, document(results, machine.describe(), pack, peer or {}).encode())
+
+
+def _ceilings(name: str) -> ceilings.Ceilings | None:
+    """Those of a target that this machine can run."""
+    if is_cuda(name) or not parse_target(name).runs_here():
+        return None
+    return ceilings.measure(parse_target(name))
 
 
 def read_peer(path: Path) -> dict[str, float]:

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tf_tvm_ops.kernels.manifest import Duel, KernelEntry, Manifest, Timing
 from tf_tvm_ops.kernels.problem import Problem
-from tf_tvm_ops.kernels.schedules import Choice
+from tf_tvm_ops.kernels.schedules import AnyChoice
 from tf_tvm_ops.kernels.tuning.ceilings import Ceilings, intensity
 from tf_tvm_ops.kernels.tuning.measurer import Outcome
 from tf_tvm_ops.kernels.tuning.record import OK, STATUSES
@@ -75,7 +76,7 @@ class Row:
         return None if choice is None else self.state.outcomes[choice]
 
     @property
-    def first(self) -> Choice | None:
+    def first(self) -> AnyChoice[Any] | None:
         """What the cost model alone would have taken."""
         return self.state.space[0].choice if self.state.space else None
 
@@ -99,7 +100,7 @@ class Row:
         return [us / times[0] for us in times]
 
     @property
-    def failures(self) -> list[tuple[Choice, Outcome]]:
+    def failures(self) -> list[tuple[AnyChoice[Any], Outcome]]:
         """Candidates that were not timed."""
         return [(choice, o) for choice, o in self.state.outcomes.items() if not o.ok]
 

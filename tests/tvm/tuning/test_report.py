@@ -297,6 +297,33 @@ def test_tune_writes_it_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "shapes.yaml"]
 
 
+@pytest.mark.usefixtures("no_measuring")
+def test_a_folder_that_went_away_is_one_line_after_the_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+
+    def run(*arguments: object) -> session.Summary:
+        folder.rmdir()
+        return session.Summary(found={TARGET: found()}, pack=pack(HOT))
+
+    monkeypatch.setattr(session, "run", run)
+    result = tune(tmp_path, folder / "report.html")
+    assert result.exit_code == 2
+    *_, pack_line, error = result.output.splitlines()
+    assert "2 kernels, each checked against float64" in pack_line
+    assert error.startswith("Error: ")
+    assert "report.html: cannot be written (No such file or directory)" in error
+
+
+def test_kernels_for_gpus_have_no_ceilings_of_this_machine(tmp_path: Path) -> None:
+    report.write(tmp_path / "gpu.html", {"cuda:sm_90": found()}, None)
+    page = Page((tmp_path / "gpu.html").read_text(encoding="utf-8"))
+    assert [row["share of ceiling"] for row in page.rows("All problems")] == ["–", "–"]
+    assert [p.name for p in tmp_path.iterdir()] == ["gpu.html"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

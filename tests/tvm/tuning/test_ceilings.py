@@ -20,7 +20,7 @@ from tf_tvm_ops.kernels.tuning import ceilings, timing
 from tf_tvm_ops.kernels.tuning.ceilings import Level
 from tf_tvm_ops.kernels.tuning.workload import COLD, Workload
 
-from .conftest import RUNNABLE
+from ..conftest import RUNNABLE
 from .fake_tuning import CEILINGS
 
 SQUARE = Problem(64, 64, 64)
