@@ -28,6 +28,19 @@ CEILINGS = Ceilings(
 )
 
 
+def state(problem: Problem, matrices: int, *outcomes: Outcome | None) -> State:
+    """The first candidates of a space, in the order of what the cost model expects."""
+    made = State(Workload(problem, matrices), space(problem, TARGETS[TARGET]))
+    for candidate, outcome in zip(made.space, outcomes):
+        if outcome is not None:
+            made.outcomes[candidate.choice] = outcome
+    return made
+
+
+def ok(us: float, spread: float = 0.0) -> Outcome:
+    return Outcome(OK, us, spread)
+
+
 def problems(count: int, seed: int = 0) -> list[Problem]:
     """Different ones, up to 512 in each extent."""
     rng = random.Random(seed)

@@ -20,11 +20,9 @@ from tf_tvm_ops.kernels.targets import TARGETS
 from tf_tvm_ops.kernels.tuning import ceilings, machine, record
 from tf_tvm_ops.kernels.tuning.backend import CpuBackend
 from tf_tvm_ops.kernels.tuning.measurer import Outcome
-from tf_tvm_ops.kernels.tuning.record import NOT_BUILT, OK, WRONG, Record
-from tf_tvm_ops.kernels.tuning.search import State
+from tf_tvm_ops.kernels.tuning.record import NOT_BUILT, WRONG, Record
 from tf_tvm_ops.kernels.tuning.space import space
 from tf_tvm_ops.kernels.tuning.tuner import Found
-from tf_tvm_ops.kernels.tuning.workload import Workload
 from tf_tvm_ops.tools.bench.machine import Machine
 from tf_tvm_ops.tools.bench.report import geometric_mean
 from tf_tvm_ops.tools.cli import main
@@ -32,25 +30,12 @@ from tf_tvm_ops.tools.tune import report, session
 from tf_tvm_ops.tools.tune.results import Results, settings
 
 from . import fake_tuning
-from .fake_tuning import CEILINGS, TARGET
+from .fake_tuning import CEILINGS, TARGET, ok, state
 from .html_page import Page
 
 HERE = Machine("Some CPU <9>", 2, TARGET, ("L1d 32 KiB",), "Linux", {"numpy": "2"}, 0.0)
 _FONT_SIZE = 9.0
 SMALL, LARGE = Problem(4, 8, 16), Problem(64, 64, 64, "k", "k")
-
-
-def state(problem: Problem, matrices: int, *outcomes: Outcome | None) -> State:
-    """The first candidates of a space, in the order of what the cost model expects."""
-    made = State(Workload(problem, matrices), space(problem, TARGETS[TARGET]))
-    for candidate, outcome in zip(made.space, outcomes):
-        if outcome is not None:
-            made.outcomes[candidate.choice] = outcome
-    return made
-
-
-def ok(us: float, spread: float = 0.0) -> Outcome:
-    return Outcome(OK, us, spread)
 
 
 def found() -> list[Found]:
