@@ -36,8 +36,8 @@ _MEMORY_LEAST_BYTES = 64 << 20
 _LINE_BYTES = 64
 
 _SAMPLE_SECONDS = 5e-4
-_LEVEL_SECONDS = 0.12
-"""Of all samples of one figure: with those of every cache and type, a second or so."""
+_ROUNDS, _ROUND_SECONDS = 6, 0.02
+"""For each figure: with those of every cache and type, a second or so."""
 _LOADS = 8
 """Vectors in one step of the loop over memory."""
 
@@ -116,8 +116,17 @@ def measure(target: Target) -> Ceilings:
     """
     if not target.runs_here():
         raise ValueError(f"{target.name}: this machine cannot run it; nothing to measure")
+    kinds = _kinds(target)
+    sums = {kind: _fma_loop(target, kind) for kind in dict.fromkeys(kinds.values())}
+    loads = _load_loops(target)
     with _pinned(machine.cores()[-1]):
-        return Ceilings(_all_gflops(target), tuple(_levels(target)))
+        rates = _best_rates([*sums.values(), *loads.values()])
+    gflops = dict(zip(sums, rates))
+    caches = machine.cache_sizes()
+    levels = [Level(name, caches.get(name), rate) for name, rate in zip(loads, rates[len(sums) :])]
+    return Ceilings(
+        {dtype: gflops[kind] for dtype, kind in kinds.items()}, tuple(consistent(levels))
+    )
 
 
 def consistent(levels: Sequence[Level]) -> list[Level]:
@@ -129,63 +138,83 @@ def consistent(levels: Sequence[Level]) -> list[Level]:
     return [Level(v.name, v.bytes, rate) for v, rate in zip(levels, reversed(best))]
 
 
-def _all_gflops(target: Target) -> dict[str, float]:
-    """By element type: 16-bit floats are summed in float32, by an instruction for it if any."""
-    found: dict[str, float] = {}
-    gflops = {}
-    for dtype in DTYPES:
-        if dtype in target.tile_dtypes:
-            continue
-        pairs = dtype == "bfloat16" and target.multiplies_bfloat16
-        kind = dtype if pairs else COMPUTE_DTYPES[dtype]
-        if kind not in found:
-            found[kind] = _gflops(target, kind)
-        gflops[dtype] = found[kind]
-    return gflops
+@dataclass(frozen=True)
+class _Loop:
+    """Something to time.
+
+    Attributes
+    ----------
+    run
+        Told how often to do it.
+    amount
+        10⁹ operations or bytes, done once.
+    """
+
+    run: Callable[[int], object]
+    amount: float
 
 
-def _gflops(target: Target, kind: str) -> float:
-    lanes = target.lanes(kind)
+def _kinds(target: Target) -> dict[str, str]:
+    """What each element type is computed by: float32 for 16 bits, unless there is more for it."""
+    kinds = {dtype: COMPUTE_DTYPES[dtype] for dtype in DTYPES if dtype not in target.tile_dtypes}
+    if target.multiplies_bfloat16 and "bfloat16" in kinds:
+        kinds["bfloat16"] = "bfloat16"
+    return kinds
+
+
+def _fma_loop(target: Target, kind: str) -> _Loop:
     chains = _chains(target)
-    run = _compiled(target, fma_function(target, kind))
-    memory = _Memory(4 * _LINE_BYTES, fill=0.5)
+    function = _compiled(target, fma_function(target, kind))
+    operands = _Memory(4 * _LINE_BYTES, fill=0.5)
     out = _Memory(chains * _LINE_BYTES)
-    each = 2 * chains * lanes * (bf16.PAIR if kind == "bfloat16" else 1)
-    return each / 1e9 / _best(lambda steps: run(memory.pointer, out.pointer, steps))
+    each = 2 * chains * target.lanes(kind) * (bf16.PAIR if kind == "bfloat16" else 1)
+    return _Loop(lambda steps: function(operands.pointer, out.pointer, steps), each / 1e9)
 
 
-def _levels(target: Target) -> Iterator[Level]:
-    run = _compiled(target, load_function(target))
+def _load_loops(target: Target) -> dict[str, _Loop]:
+    """By name of the level, the nearest first."""
+    function = _compiled(target, load_function(target))
     out = _Memory(_LOADS * _LINE_BYTES)
-    caches = machine.cache_sizes()
     # Half of a cache: the rest is room for what else is in it.
-    sizes = {name: size // 2 for name, size in caches.items()}
+    sizes = {name: size // 2 for name, size in machine.cache_sizes().items()}
     sizes[MEMORY] = max(_MEMORY_LEAST_BYTES, 2 * machine.last_level_cache_bytes())
     memory = _Memory(sizes[MEMORY])
     step = _LOADS * target.vector_bits // 8
-    levels = []
-    for name, size in sizes.items():
-        steps = max(1, size // step)
 
-        def loads(passes: int, steps: int = steps) -> None:
-            run(memory.pointer, out.pointer, steps, passes)
+    def loop(steps: int) -> _Loop:
+        return _Loop(
+            lambda passes: function(memory.pointer, out.pointer, steps, passes), steps * step / 1e9
+        )
 
-        levels.append(Level(name, caches.get(name), steps * step / 1e9 / _best(loads)))
-    yield from consistent(levels)
+    return {name: loop(max(1, size // step)) for name, size in sizes.items()}
 
 
-def _best(run: Callable[[int], object]) -> float:
-    """Seconds for one of ``run``'s repetitions, in the best sample."""
-    run(1)
-    repetitions, seconds = 1, _seconds(run, 1)
-    while seconds < _SAMPLE_SECONDS / 2:
-        repetitions *= 4
-        seconds = _seconds(run, repetitions)
-    best = seconds / repetitions
-    end = time.perf_counter() + _LEVEL_SECONDS
-    while time.perf_counter() < end:
-        best = min(best, _seconds(run, repetitions) / repetitions)
+def _best_rates(loops: Sequence[_Loop]) -> list[float]:
+    """10⁹ a second of each loop, in its best sample.
+
+    They are timed in turns: what disturbs the machine for a while then does not meet all samples
+    of one.
+    """
+    counts = [_repetitions(loop.run) for loop in loops]
+    best = [0.0] * len(loops)
+    for _ in range(_ROUNDS):
+        for index, (loop, count) in enumerate(zip(loops, counts)):
+            end = time.perf_counter() + _ROUND_SECONDS
+            while True:
+                rate = loop.amount * count / _seconds(loop.run, count)
+                best[index] = max(best[index], rate)
+                if time.perf_counter() >= end:
+                    break
     return best
+
+
+def _repetitions(run: Callable[[int], object]) -> int:
+    """As many as make a sample."""
+    run(1)
+    count = 1
+    while _seconds(run, count) < _SAMPLE_SECONDS / 2:
+        count *= 4
+    return count
 
 
 def _seconds(run: Callable[[int], object], repetitions: int) -> float:
