@@ -124,6 +124,6 @@ def _report(found: manifest.Manifest, path: Path, records: Path | None, peer: Pa
         ) from error
     report.check(path)
     ratios = report.read_peer(peer) if peer is not None else None
-    measured = kept.found(found, records or kept.default_records())
-    report.write(path, measured, found, ratios)
+    measured, here = kept.found(found, records or kept.default_records())
+    report.write(path, measured, found, here, ratios)
     click.echo(f"report: {path}")

@@ -185,7 +185,8 @@ def tune(
     click.echo(f"{options.out}: {summary.pack_line()}, {time.monotonic() - start:.1f} s")
     if options.report is not None:
         try:
-            html.write(options.report, summary.found, summary.pack)
+            here = () if options.tracker or options.apply else tuple(summary.found)
+            html.write(options.report, summary.found, summary.pack, here)
         except ValueError as error:
             raise BadInput(str(error)) from error
         click.echo(f"report: {options.report}")

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tf_tvm_ops.kernels.cuda.targets import is_cuda
@@ -51,9 +51,10 @@ def write(
     path: Path,
     found: Mapping[str, Sequence[Found]],
     pack: Manifest | None,
+    here: Collection[str],
     peer: Mapping[str, float] | None = None,
 ) -> None:
-    """Measure the ceilings of this machine and write the page.
+    """Measure the ceilings of this machine, if it is the one, and write the page.
 
     Parameters
     ----------
@@ -63,6 +64,8 @@ def write(
         What the search measured, by target.
     pack
         The manifest that came of it.
+    here
+        Targets whose candidates were measured on this machine.
     peer
         Of :func:`read_peer`.
 
@@ -73,15 +76,12 @@ def write(
     """
     results = []
     for name, of_target in found.items():
-        results.append(Results.of(name, of_target, pack, _ceilings(name)))
+        target = None if is_cuda(name) else parse_target(name)
+        roofs = None
+        if target is not None and name in here and target.runs_here():
+            roofs = ceilings.measure(target)
+        results.append(Results.of(name, of_target, pack, roofs))
     publish(path, document(results, machine.describe(), pack, peer or {}).encode())
-
-
-def _ceilings(name: str) -> ceilings.Ceilings | None:
-    """Those of a target that this machine can run."""
-    if is_cuda(name) or not parse_target(name).runs_here():
-        return None
-    return ceilings.measure(parse_target(name))
 
 
 def read_peer(path: Path) -> dict[str, float]:
@@ -150,6 +150,11 @@ def _target(part: Results, peer: Mapping[str, float]) -> Iterator[str]:
         )
         if part.ceilings is not None:
             yield from _roofline(part, part.ceilings, plot.roofline(part, part.ceilings))
+        else:
+            yield (
+                '<p class="soft">Candidates were measured on another machine than the one above, '
+                "whose ceilings are not known.</p>"
+            )
         if part.gains:
             yield "<h3>What measuring gained over the cost model</h3>"
             yield page.figure(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tf_tvm_ops.kernels.manifest import Duel, ImageEntry, KernelEntry, Manifest, Timing
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.targets import TARGETS
 from tf_tvm_ops.kernels.tuning.ceilings import Ceilings, Level, intensity
 from tf_tvm_ops.kernels.tuning.measurer import Outcome
-from tf_tvm_ops.kernels.tuning.record import CRASHED, OK, WRONG
+from tf_tvm_ops.kernels.tuning.record import CRASHED, NOT_BUILT, OK, WRONG
 from tf_tvm_ops.kernels.tuning.search import State
 from tf_tvm_ops.kernels.tuning.space import space
 from tf_tvm_ops.kernels.tuning.tuner import Found
 from tf_tvm_ops.kernels.tuning.workload import Workload
+from tf_tvm_ops.tools.bench.machine import Machine
+from tf_tvm_ops.tools.tune import report
+from tf_tvm_ops.tools.tune.results import Results
 
 TARGET = "cpu:x86-64-v3"
 CEILINGS = Ceilings(
@@ -52,7 +56,7 @@ def problems(count: int, seed: int = 0) -> list[Problem]:
     return list(found)
 
 
-def run(given: Sequence[Problem], trials: int = 16, seed: int = 0) -> list[Found]:
+def random_run(given: Sequence[Problem], trials: int = 16, seed: int = 0) -> list[Found]:
     """What a run over problems might have found: one candidate in forty fails."""
     rng = random.Random(seed)
     return [Found(_state(problem, trials, rng)) for problem in given]
@@ -75,7 +79,7 @@ def _state(problem: Problem, trials: int, rng: random.Random) -> State:
     return state
 
 
-def pack(found: Sequence[Found], seed: int = 0) -> Manifest:
+def manifest(found: Sequence[Found], seed: int = 0) -> Manifest:
     """The manifest that the run might have published."""
     rng = random.Random(seed)
     kernels = []
@@ -95,3 +99,40 @@ def pack(found: Sequence[Found], seed: int = 0) -> Manifest:
         )
     image = ImageEntry(TARGET, "cpu-x86-64-v3-0123456789abcdef.so", 1, "0" * 64, tuple(kernels))
     return Manifest(2, {"apache-tvm": "0.27"}, (image,))
+
+
+SMALL, LARGE = Problem(4, 8, 16), Problem(64, 64, 64, "k", "k")
+HOT = Timing(2, 2, "hot", "none", Duel(12.0, 18.0, 1.0), Duel(12.5, 10.0, 1.0))
+COLD = Timing(2, 2, "cold", "none", Duel(30.0, 45.0, 2.0), Duel(31.0, 30.0, 2.0))
+
+
+def found() -> list[Found]:
+    """A small run, whose figures are known."""
+    bad = Outcome(WRONG, message='<script>alert("1 & 2")</script>')
+    return [
+        Found(state(LARGE, 2, ok(20.0), ok(10.0, 0.5), bad, bad, Outcome(NOT_BUILT, message="no"))),
+        Found(state(SMALL, 8, ok(0.5), ok(1.0))),
+    ]
+
+
+def pack(*timings: Timing, of: Problem = LARGE) -> Manifest:
+    """What came of it; only one kernel was measured against stock."""
+    made = manifest(found())
+    (image,) = made.images
+    kernels = (
+        replace(kernel, timings=timings if kernel.problem == of else ()) for kernel in image.kernels
+    )
+    return replace(made, images=(replace(image, kernels=tuple(kernels)),))
+
+
+HERE = Machine("Some CPU <9>", 2, TARGET, ("L1d 32 KiB",), "Linux", {"numpy": "2"}, 0.0)
+
+
+def document(
+    given: list[Found],
+    made: Manifest | None = None,
+    roofs: Ceilings | None = CEILINGS,
+    **peer: float,
+) -> str:
+    """The page of a run on a machine that does not exist."""
+    return report.document([Results.of(TARGET, given, made, roofs)], HERE, made, peer)

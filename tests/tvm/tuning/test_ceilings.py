@@ -5,19 +5,21 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tvm_ffi
 
 from tf_tvm_ops.kernels import build
-from tf_tvm_ops.kernels.build import Kernel
 from tf_tvm_ops.kernels.problem import DTYPES, Problem
 from tf_tvm_ops.kernels.schedules import choose
 from tf_tvm_ops.kernels.targets import TARGETS, Target
-from tf_tvm_ops.kernels.tuning import ceilings, timing
+from tf_tvm_ops.kernels.tuning import ceilings
+from tf_tvm_ops.kernels.tuning.backend import CpuBackend
 from tf_tvm_ops.kernels.tuning.ceilings import Level
+from tf_tvm_ops.kernels.tuning.local import LocalMeasurer
+from tf_tvm_ops.kernels.tuning.measurer import Group
 from tf_tvm_ops.kernels.tuning.workload import COLD, Workload
 
 from ..conftest import RUNNABLE
@@ -122,7 +124,9 @@ def test_every_vector_is_loaded_in_every_pass(target: Target) -> None:
     np.testing.assert_array_equal(out, steps * passes * np.arange(8 * lanes, dtype=np.float32))
 
 
-def test_ceilings_of_this_machine(tmp_path: Path) -> None:
+def test_ceilings_of_this_machine(
+    tmp_path: Path, local: LocalMeasurer, make_group: Callable[..., Group]
+) -> None:
     target = RUNNABLE[0]
     cores = os.sched_getaffinity(0)
     found = ceilings.measure(target)
@@ -135,13 +139,10 @@ def test_ceilings_of_this_machine(tmp_path: Path) -> None:
     assert found.levels[-1].bytes is None
     # A kernel reaches a good part of what the machine can do, and not more: this is far from
     # either, so that no disturbance decides.
-    kernel = Kernel(SQUARE, choose(SQUARE, target), target)
-    build.compile_object(kernel, tmp_path / "kernel.o")
-    build.link_image([tmp_path / "kernel.o"], tmp_path / "kernel.so")
-    function = tvm_ffi.load_module(str(tmp_path / "kernel.so")).get_function(kernel.symbol)
-    workload = Workload(SQUARE, 2)
-    operands = timing.Operands(workload, kernel.workspace_bytes, 0)
-    (time,) = timing.measure([function], operands, 25)
+    backend = CpuBackend(target, tmp_path)
+    group = make_group(backend, Workload(SQUARE, 2), [choose(SQUARE, target)])
+    ((_, [time]),) = local.measure([group])
+    assert time.ok, time
     gflops = 2e-3 * 2 * 64**3 / time.median_us
     assert gflops < 1.1 * found.gflops["float32"]
     assert gflops > 0.05 * found.gflops["float32"]

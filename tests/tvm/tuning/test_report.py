@@ -6,66 +6,27 @@ import itertools
 import json
 import math
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tf_tvm_ops.kernels import build
-from tf_tvm_ops.kernels.manifest import FILE_NAME, Duel, Manifest, Timing
+from tf_tvm_ops.kernels.manifest import Duel
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.targets import TARGETS
-from tf_tvm_ops.kernels.tuning import ceilings, machine, record
-from tf_tvm_ops.kernels.tuning.backend import CpuBackend
 from tf_tvm_ops.kernels.tuning.measurer import Outcome
-from tf_tvm_ops.kernels.tuning.record import NOT_BUILT, WRONG, Record
+from tf_tvm_ops.kernels.tuning.record import WRONG
 from tf_tvm_ops.kernels.tuning.space import space
 from tf_tvm_ops.kernels.tuning.tuner import Found
-from tf_tvm_ops.tools.bench.machine import Machine
 from tf_tvm_ops.tools.bench.report import geometric_mean
-from tf_tvm_ops.tools.cli import main
-from tf_tvm_ops.tools.tune import report, session
+from tf_tvm_ops.tools.tune import report
 from tf_tvm_ops.tools.tune.results import Results, settings
 
 from . import fake_tuning
-from .fake_tuning import CEILINGS, TARGET, ok, state
+from .fake_tuning import CEILINGS, COLD, HOT, LARGE, SMALL, TARGET, document, found, ok, pack, state
 from .html_page import Page
 
-HERE = Machine("Some CPU <9>", 2, TARGET, ("L1d 32 KiB",), "Linux", {"numpy": "2"}, 0.0)
 _FONT_SIZE = 9.0
-SMALL, LARGE = Problem(4, 8, 16), Problem(64, 64, 64, "k", "k")
-
-
-def found() -> list[Found]:
-    bad = Outcome(WRONG, message='<script>alert("1 & 2")</script>')
-    return [
-        Found(state(LARGE, 2, ok(20.0), ok(10.0, 0.5), bad, bad, Outcome(NOT_BUILT, message="no"))),
-        Found(state(SMALL, 8, ok(0.5), ok(1.0))),
-    ]
-
-
-def pack(*timings: Timing, of: Problem = LARGE) -> Manifest:
-    made = fake_tuning.pack(found())
-    (image,) = made.images
-    kernels = (
-        replace(kernel, timings=timings if kernel.problem == of else ()) for kernel in image.kernels
-    )
-    return replace(made, images=(replace(image, kernels=tuple(kernels)),))
-
-
-HOT = Timing(2, 2, "hot", "none", Duel(12.0, 18.0, 1.0), Duel(12.5, 10.0, 1.0))
-COLD = Timing(2, 2, "cold", "none", Duel(30.0, 45.0, 2.0), Duel(31.0, 30.0, 2.0))
-
-
-def document(
-    given: list[Found],
-    manifest: Manifest | None = None,
-    roofs: ceilings.Ceilings | None = CEILINGS,
-    **peer: float,
-) -> str:
-    return report.document([Results.of(TARGET, given, manifest, roofs)], HERE, manifest, peer)
 
 
 def test_values_of_a_row() -> None:
@@ -118,8 +79,8 @@ def test_settings_against_stock() -> None:
         ["none", "not in cache", "oneDNN", "2", "1", "1", "0", "1.50", "1.50", "1.50"],
         ["none", "not in cache", "Eigen", "2", "1", "0", "1", "0.97", "0.97", "0.97"],
     ]
-    many = fake_tuning.run(fake_tuning.problems(40))
-    part = Results.of(TARGET, many, fake_tuning.pack(many), CEILINGS)
+    many = fake_tuning.random_run(fake_tuning.problems(40))
+    part = Results.of(TARGET, many, fake_tuning.manifest(many), CEILINGS)
     assert {s.stock: len(s.speedups) for s in settings(part.rows) if s.cache == "hot"} == {
         "onednn": 40,
         "eigen": 40,
@@ -141,8 +102,8 @@ def test_failures_are_told_and_escaped() -> None:
 
 @pytest.mark.parametrize("count", [3, 60, 430])
 def test_every_problem_has_a_row(count: int) -> None:
-    given = fake_tuning.run(fake_tuning.problems(count), trials=4)
-    page = Page(document(given, fake_tuning.pack(given)))
+    given = fake_tuning.random_run(fake_tuning.problems(count), trials=4)
+    page = Page(document(given, fake_tuning.manifest(given)))
     rows = page.rows("All problems")
     names = [row["problem"] for row in rows]
     assert len(set(names)) == len(names) == count
@@ -153,8 +114,8 @@ def test_every_problem_has_a_row(count: int) -> None:
 
 @pytest.mark.parametrize("count", [3, 60, 430])
 def test_names_in_charts_do_not_overlap(count: int) -> None:
-    given = fake_tuning.run(fake_tuning.problems(count), trials=4)
-    html = document(given, fake_tuning.pack(given))
+    given = fake_tuning.random_run(fake_tuning.problems(count), trials=4)
+    html = document(given, fake_tuning.manifest(given))
     chart = html[html.index("The space of each problem") : html.index("Below the machine")]
     pattern = r'<text [^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<'
     texts = [(float(x), float(y), name) for x, y, name in re.findall(pattern, chart)]
@@ -185,7 +146,7 @@ def test_charts_name_units_and_series() -> None:
 
 
 def test_a_file_of_its_own_for_light_and_dark() -> None:
-    html = document(fake_tuning.run(fake_tuning.problems(70), trials=3))
+    html = document(fake_tuning.random_run(fake_tuning.problems(70), trials=3))
     references = Page(html).references
     assert references
     assert all(r.startswith(("#", "data:image/png;base64,")) for r in references)
@@ -255,134 +216,3 @@ def test_peer(tmp_path: Path) -> None:
         report.read_peer(path)
     with pytest.raises(ValueError, match="No such file or directory; expected results of bench"):
         report.read_peer(tmp_path / "none.json")
-
-
-@pytest.fixture
-def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ceilings, "measure", lambda target: CEILINGS)
-
-
-def tune(folder: Path, path: Path) -> Result:
-    table = folder / "shapes.yaml"
-    table.write_text('rows: [{site: "a", batch: [8], m: 4, n: 8, k: 16}]\n')
-    arguments = ["tune", "--shapes", table, "--target", TARGET, "--out", folder / "pack"]
-    arguments += ["--records", folder / "r.jsonl", "--objects", folder / "objects"]
-    return CliRunner().invoke(main, [str(a) for a in [*arguments, "--report", path]])
-
-
-@pytest.mark.usefixtures("no_measuring")
-def test_tune_writes_it_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = session.Summary(found={TARGET: found()}, pack=pack(HOT))
-    monkeypatch.setattr(session, "run", lambda *arguments: summary)
-    path = tmp_path / "report.html"
-    result = tune(tmp_path, path)
-    assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[-1] == f"report: {path}"
-    assert len(Page(path.read_text(encoding="utf-8")).rows("All problems")) == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "shapes.yaml"]
-
-
-@pytest.mark.usefixtures("no_measuring")
-def test_a_folder_that_went_away_is_one_line_after_the_pack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-
-    def run(*arguments: object) -> session.Summary:
-        folder.rmdir()
-        return session.Summary(found={TARGET: found()}, pack=pack(HOT))
-
-    monkeypatch.setattr(session, "run", run)
-    result = tune(tmp_path, folder / "report.html")
-    assert result.exit_code == 2
-    *_, pack_line, error = result.output.splitlines()
-    assert "2 kernels, each checked against float64" in pack_line
-    assert error.startswith("Error: ")
-    assert "report.html: cannot be written (No such file or directory)" in error
-
-
-def test_kernels_for_gpus_have_no_ceilings_of_this_machine(tmp_path: Path) -> None:
-    report.write(tmp_path / "gpu.html", {"cuda:sm_90": found()}, None)
-    page = Page((tmp_path / "gpu.html").read_text(encoding="utf-8"))
-    assert [row["share of ceiling"] for row in page.rows("All problems")] == ["–", "–"]
-    assert [p.name for p in tmp_path.iterdir()] == ["gpu.html"]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no/such/report.html", "cannot be written (No such file or directory)"),
-        ("", "is a folder; expected the name of a file"),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_refused_before_the_run(
-    tmp_path: Path, name: str, message: str
-) -> None:
-    result = tune(tmp_path, tmp_path / name)
-    assert result.exit_code == 2
-    assert message in result.output
-    assert result.output.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["shapes.yaml"]
-
-
-def test_matplotlib_is_missed_before_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = tune(tmp_path, tmp_path / "report.html")
-    assert result.exit_code == 2
-    assert "pip install 'tf-tvm-ops[plots]'" in result.output
-    assert result.output.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["shapes.yaml"]
-
-
-def inspect(pack_folder: Path, *arguments: object) -> Result:
-    return CliRunner().invoke(main, ["inspect", *map(str, (pack_folder, *arguments))])
-
-
-def keep(folder: Path, code: str = "") -> Path:
-    """The measurements of :func:`found` in a file, and the pack beside it."""
-    (folder / "pack").mkdir()
-    (folder / "pack" / FILE_NAME).write_text(pack(HOT).dump())
-    backend = CpuBackend(TARGETS[TARGET], folder / "objects")
-    records = (
-        Record(
-            workload=f.state.workload,
-            config=choice.to_json(),
-            target=TARGET,
-            code=code or backend.code,
-            machine=machine.processor(),
-            versions=build.versions(),
-            status=outcome.status,
-            median_us=outcome.median_us,
-            spread_us=outcome.spread_us,
-            message=outcome.message,
-        )
-        for f in found()
-        for choice, outcome in f.state.outcomes.items()
-    )
-    record.append(folder / "r.jsonl", records)
-    return folder / "r.jsonl"
-
-
-@pytest.mark.usefixtures("no_measuring")
-def test_kept_measurements_give_the_same_page(tmp_path: Path) -> None:
-    records = keep(tmp_path)
-    before = records.read_bytes()
-    path = tmp_path / "again.html"
-    result = inspect(tmp_path / "pack", "--report", path, "--records", records)
-    assert result.exit_code == 0, result.output
-    assert result.output == f"report: {path}\n"
-    assert records.read_bytes() == before
-    rows = Page(path.read_text(encoding="utf-8")).rows("All problems")
-    assert rows == Page(document(found(), pack(HOT))).rows("All problems")
-
-
-def test_measurements_of_other_code_do_not_count(tmp_path: Path) -> None:
-    records = keep(tmp_path, code="0123456789abcdef")
-    result = inspect(tmp_path / "pack", "--report", tmp_path / "a.html", "--records", records)
-    assert result.exit_code == 1
-    assert "r.jsonl: no measurement of the pack's problems by this version" in result.output
-    assert result.output.count("\n") == 1
-    assert not (tmp_path / "a.html").exists()
