@@ -164,10 +164,15 @@ def assembly(kernel: Kernel) -> str:
 
 
 def _compiled(kernel: Kernel) -> tvm.runtime.Module:
-    fields: dict[str, Any] = {"kind": "llvm", "mcpu": kernel.target.mcpu}
-    if kernel.target.llvm_features:
-        fields["mattr"] = kernel.target.llvm_features.split(",")
-    module = tvm.IRModule({kernel.symbol: tir(kernel)})
+    return compile_module(tir(kernel), kernel.symbol, kernel.target)
+
+
+def compile_module(function: tvm.tirx.PrimFunc, symbol: str, target: Target) -> tvm.runtime.Module:
+    """Machine code of a function, in this process."""
+    fields: dict[str, Any] = {"kind": "llvm", "mcpu": target.mcpu}
+    if target.llvm_features:
+        fields["mattr"] = target.llvm_features.split(",")
+    module = tvm.IRModule({symbol: function})
     return tvm.compile(module, tvm.target.Target(fields), tir_pipeline=_PIPELINE).mod
 
 

@@ -128,6 +128,22 @@ class KernelEntry:
     timings: tuple[Timing, ...] = ()
     model: Mapping[str, Sequence[float]] | None = None
 
+    def expected_to_win(self, matrices: int, epilogue: str, *, onednn: bool) -> bool:
+        """Whether the kernel serves: the twin of ``Duels`` in ``cc/dispatch/measured.h``."""
+        if not self.timings:
+            return True
+
+        def distance(timing: Timing) -> float:
+            return max(timing.matrices, matrices) / max(1, min(timing.matrices, matrices))
+
+        nearest = min(self.timings, key=distance).matrices
+        won: dict[str, bool] = {}
+        for timing in self.timings:
+            if timing.matrices == nearest and timing.epilogue in ("none", epilogue):
+                duel = timing.onednn if onednn else timing.eigen
+                won[timing.epilogue] = won.get(timing.epilogue, True) and duel.won
+        return any(won.values())
+
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
         fields = {

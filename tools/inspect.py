@@ -11,7 +11,9 @@ from rich.table import Table
 from tf_tvm_ops.kernels import manifest
 from tf_tvm_ops.tools import show
 from tf_tvm_ops.tools.console import standard_output
+from tf_tvm_ops.tools.decisions import print_decisions
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation"}
 
 
@@ -28,8 +30,34 @@ _CHECKED = {manifest.NATIVE: "by running them", manifest.EMULATED: "by emulation
     help="Which code of KERNEL: TensorIR, CUDA C++ or PTX (GPUs), assembly (CPUs).",
 )
 @click.option("--target", help="That of KERNEL. Default: the first that has it.")
-def inspect(pack: Path, kernel: str | None, as_json: bool, form: str, target: str | None) -> None:
-    """List the kernels of PACK, a folder that `tf-tvm-ops generate` wrote.
+@click.option(
+    "--decisions",
+    is_flag=True,
+    help="What serves each product of a tuned pack, kernel or stock, and what was measured.",
+)
+@click.option(
+    "--report", type=_FILE, help="Write the HTML file that `tune --report` writes, from --records."
+)
+@click.option(
+    "--records",
+    type=_FILE,
+    help="Measurements that the pack was tuned by. Default: in the user's cache folder.",
+)
+@click.option(
+    "--peer", type=_FILE, help="For --report: what `bench --peer libxsmm --out` wrote of PACK."
+)
+def inspect(
+    pack: Path,
+    kernel: str | None,
+    as_json: bool,
+    form: str,
+    target: str | None,
+    decisions: bool,
+    report: Path | None,
+    records: Path | None,
+    peer: Path | None,
+) -> None:
+    """List the kernels of PACK, a folder that `tf-tvm-ops generate` or `tune` wrote.
 
     Or print the code of one of them, KERNEL, by its symbol.
     """
@@ -37,6 +65,12 @@ def inspect(pack: Path, kernel: str | None, as_json: bool, form: str, target: st
         found = manifest.load(pack)
         if kernel is not None:
             click.echo(_code(found, kernel, target, form))
+            return
+        if decisions:
+            print_decisions(standard_output(), found)
+        if report is not None:
+            _report(found, report, records, peer)
+        if decisions or report is not None:
             return
     except ValueError as error:
         raise click.ClickException(str(error)) from error
@@ -79,3 +113,17 @@ def _code(found: manifest.Manifest, symbol: str, target: str | None, form: str) 
         raise click.ClickException(
             f"code is made by {error.name or error}: pip install 'tf-tvm-ops[generate]'"
         ) from error
+
+
+def _report(found: manifest.Manifest, path: Path, records: Path | None, peer: Path | None) -> None:
+    try:
+        from tf_tvm_ops.tools.tune import kept, report
+    except ImportError as error:
+        raise click.ClickException(
+            f"reports need {error.name or error}: pip install 'tf-tvm-ops[generate,plots]'"
+        ) from error
+    report.check(path)
+    ratios = report.read_peer(peer) if peer is not None else None
+    measured, here = kept.found(found, records or kept.default_records())
+    report.write(path, measured, found, here, ratios)
+    click.echo(f"report: {path}")

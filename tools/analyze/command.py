@@ -12,6 +12,7 @@ from tf_tvm_ops.tools.analyze import report
 from tf_tvm_ops.tools.analyze.model import Analysis
 from tf_tvm_ops.tools.analyze.model import analyze as run
 from tf_tvm_ops.tools.console import standard_output
+from tf_tvm_ops.tools.files import publish
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -52,7 +53,7 @@ def analyze(
             manifest.load(pack), batch, gpu=None if gpu is None else parse_gpu(gpu), target=target
         )
         if plot_file:
-            report.publish(plot_file, _plot(found, plot_file))
+            publish(plot_file, _plot(found, plot_file))
         if csv_file:
             report.write_csv(csv_file, (row for analysis in found for row in analysis.rows))
     except ValueError as error:

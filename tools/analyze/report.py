@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tf_tvm_ops.kernels.cuda.cost import LIMITS
 from tf_tvm_ops.tools.analyze.model import VENDOR_TILES, Analysis, Row
+from tf_tvm_ops.tools.files import publish
 
 CAVEAT = "predicted, not measured"
 
@@ -131,20 +132,3 @@ def write_csv(path: Path, rows: Iterable[Row]) -> None:
     writer.writeheader()
     writer.writerows(lines)
     publish(path, text.getvalue().encode())
-
-
-def publish(path: Path, content: bytes) -> None:
-    """Write beside the final place, then rename: a file that exists is whole.
-
-    Raises
-    ------
-    ValueError
-        If that fails.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ValueError(f"{path}: cannot be written ({error.strerror})") from error

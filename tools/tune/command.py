@@ -154,6 +154,7 @@ def tune(
         import platformdirs
 
         from tf_tvm_ops.kernels.tuning.machine import cores
+        from tf_tvm_ops.tools.tune import report as html
         from tf_tvm_ops.tools.tune import session
     except ImportError as error:
         raise BadInput(
@@ -173,6 +174,8 @@ def tune(
             with progress() as report:
                 click.echo(session.emit(options, emit, report))
             return
+        if options.report is not None:
+            html.check(options.report)
         with progress() as report, tempfile.TemporaryDirectory(prefix="tf-tvm-ops-") as folder:
             summary = session.run(options, Path(folder), report)
     except session.ERRORS as error:
@@ -180,6 +183,13 @@ def tune(
     for line in summary.lines():
         click.echo(line)
     click.echo(f"{options.out}: {summary.pack_line()}, {time.monotonic() - start:.1f} s")
+    if options.report is not None:
+        try:
+            here = () if options.tracker or options.apply else tuple(summary.found)
+            html.write(options.report, summary.found, summary.pack, here)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        click.echo(f"report: {options.report}")
 
 
 def _check_usage(options: Options, emit: Path | None) -> None:

@@ -115,6 +115,10 @@ class Correction:
         offset = sum(offsets) / len(offsets) if offsets else 0.0
         return [c.cost * math.exp(offset + self._correction(c)) for c in candidates]
 
+    def factor(self, candidate: Candidate) -> float:
+        """What the expected cost of a candidate is multiplied by, to compare it with others."""
+        return math.exp(self._correction(candidate))
+
     def _correction(self, candidate: Candidate) -> float:
         vector = self._vector(candidate, learn=False)
         return float(vector @ self._weights[: vector.size])
