@@ -135,10 +135,12 @@ class GraphTimer:
             run()
         empties: list[float] = []
         samples: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in range(repeats):
-            empties.append(_seconds(empty))
-            for name, run in runs.items():
-                samples[name].append(_seconds(run))
+        turns = [(empty, empties), *((run, samples[name]) for name, run in runs.items())]
+        for number in range(repeats):
+            # Whoever comes after the empty run finds the other threads asleep: each in its turn.
+            start = number % len(turns)
+            for run, times in turns[start:] + turns[:start]:
+                times.append(_seconds(run))
         base = statistics.median(empties)
         self._ops = ops
         return {name: [1e6 * (t - base) / ops for t in times] for name, times in samples.items()}

@@ -25,7 +25,7 @@ from tf_tvm_ops.tools.bench.worker import Job
 
 Report = Callable[[str, int, int], None]
 
-_SECONDS = 0.06
+_SECONDS = 0.08
 _REPEATS = 15
 _MOST_OPS = 96
 _MOST_COPIES = 192

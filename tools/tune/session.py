@@ -45,7 +45,7 @@ ERRORS = (
 )
 """What a run raises for reasons that its user can do something about."""
 
-_GATE_SECONDS = 0.5
+_GATE_SECONDS = 1.0
 """Against stock, for a problem: a guess that a budget is divided by."""
 
 
