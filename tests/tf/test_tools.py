@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
@@ -339,3 +340,20 @@ def test_demo_times_a_stock_model_as_stock() -> None:
     _, report = demo_model.both_ways(model)
     assert len({outcome.graph for outcome in report}) == 1
     assert len(report.rewritten) == 2
+
+
+def test_no_way_is_always_timed_after_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ran before leaves caches and threads in a state that one way must not have to itself."""
+    order: list[int] = []
+    monkeypatch.setattr(timing, "_seconds", lambda run: order.append(id(run)) or 1e-3)
+    one = np.ones((1, 2, 2), np.float32)
+    ways = {"a": tf.identity, "b": tf.negative}
+    with timing.GraphTimer((one,), ways, threads=1) as timer:
+        timer.samples(0.01, 8)
+    turns = order[-16:]
+    first, second = dict.fromkeys(turns)
+    pairs = list(zip(turns, turns[1:]))
+    for way, other in ((first, second), (second, first)):
+        before = [a for a, b in pairs if b == way]
+        assert len(before) >= 7
+        assert abs(before.count(other) - before.count(way)) <= 1

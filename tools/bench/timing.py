@@ -135,11 +135,14 @@ class GraphTimer:
             run()
         empties: list[float] = []
         samples: dict[str, list[float]] = {name: [] for name in runs}
-        turns = [(empty, empties), *((run, samples[name]) for name, run in runs.items())]
+        # On their own: whoever came after one of them would find the other threads asleep.
+        empties += [_seconds(empty) for _ in range(repeats)]
+        turns = [(run, samples[name]) for name, run in runs.items()]
+        for run, _ in turns:
+            run()
         for number in range(repeats):
-            # Whoever comes after the empty run finds the other threads asleep: each in its turn.
-            start = number % len(turns)
-            for run, times in turns[start:] + turns[:start]:
+            # There and back, so that none has always the same one before it.
+            for run, times in turns if number % 2 else reversed(turns):
                 times.append(_seconds(run))
         base = statistics.median(empties)
         self._ops = ops
