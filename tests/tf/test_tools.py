@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -352,7 +353,7 @@ def test_no_way_is_always_timed_after_the_same_one(monkeypatch: pytest.MonkeyPat
         timer.samples(0.01, 8)
     turns = order[-16:]
     first, second = dict.fromkeys(turns)
-    pairs = list(zip(turns, turns[1:]))
+    pairs = list(itertools.pairwise(turns))
     for way, other in ((first, second), (second, first)):
         before = [a for a, b in pairs if b == way]
         assert len(before) >= 7

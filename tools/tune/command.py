@@ -209,5 +209,7 @@ def _check_usage(options: Options, emit: Path | None) -> None:
         raise click.UsageError("--out is missing: the folder of the pack to write")
     if emit is not None and options.out is not None:
         raise click.UsageError("--emit writes no pack: leave --out for --apply")
+    if emit is not None and options.report is not None:
+        raise click.UsageError("--emit measures nothing to report: leave --report for --apply")
     if bool(options.tracker) != bool(options.key):
         raise click.UsageError("--tracker and --key go together")

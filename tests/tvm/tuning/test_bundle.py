@@ -179,6 +179,7 @@ def test_no_gpu_is_said_plainly(python, tmp_path, cache):
         (["--emit", "x", "--out", "y", "--target", "cpu:x86-64-v3"], "--emit writes no pack"),
         (["--target", "cpu:x86-64-v3"], "--out is missing"),
         (["--emit", "x"], "--emit needs one --target"),
+        (["--emit", "x", "--report", "r.html"], "--emit measures nothing to report"),
         (["--apply", "nothing.jsonl", "--out", "y"], "nothing.jsonl: no such file"),
         (["--apply", "a", "--tracker", "h:1", "--key", "k", "--out", "y"], "different ways"),
         (["--tracker", "h:1", "--out", "y"], "--tracker and --key go together"),
