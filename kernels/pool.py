@@ -75,37 +75,42 @@ class Workers:
         waiting = list(reversed(items))
         suspects: list[T] = []
         running: dict[Future[object], T] = {}
-        while waiting or suspects or running:
-            # Whose process ended is not known of several: each is tried again alone.
-            alone = bool(suspects)
-            most = 1 if alone else 2 * self._jobs
-            source = suspects if alone else waiting
-            while source and len(running) < most:
-                pool = self._started(getattr(function, "func", function).__module__)
-                try:
-                    future = pool.submit(function, source[-1])
-                except BrokenProcessPool:
-                    # A process ended since the last look at it. What was under way says so below.
-                    if running:
-                        break
+        try:
+            while waiting or suspects or running:
+                # Whose process ended is not known of several: each is tried again alone.
+                alone = bool(suspects)
+                most = 1 if alone else 2 * self._jobs
+                source = suspects if alone else waiting
+                while source and len(running) < most:
+                    pool = self._started(getattr(function, "func", function).__module__)
+                    try:
+                        future = pool.submit(function, source[-1])
+                    except BrokenProcessPool:
+                        # A process ended since the last look at it. What runs says so below.
+                        if running:
+                            break
+                        self._end()
+                        continue
+                    running[future] = source.pop()
+                done, _ = wait(running, self._deadline, return_when=FIRST_COMPLETED)
+                broken: BaseException | None = None if done else TimeoutError()
+                for future in done:
+                    error = future.exception()
+                    if isinstance(error, BrokenProcessPool):
+                        broken = error
+                        continue
+                    yield running.pop(future), error
+                if broken is not None:
                     self._end()
-                    continue
-                running[future] = source.pop()
-            done, _ = wait(running, self._deadline, return_when=FIRST_COMPLETED)
-            broken: BaseException | None = None if done else TimeoutError()
-            for future in done:
-                error = future.exception()
-                if isinstance(error, BrokenProcessPool):
-                    broken = error
-                    continue
-                yield running.pop(future), error
-            if broken is not None:
+                    if len(running) == 1:
+                        yield next(iter(running.values())), broken
+                    else:
+                        suspects += running.values()
+                    running.clear()
+        finally:
+            # Whoever has seen enough must not be left beside compilers that run on.
+            if running:
                 self._end()
-                if len(running) == 1:
-                    yield next(iter(running.values())), broken
-                else:
-                    suspects += running.values()
-                running.clear()
 
     def _started(self, module: str) -> ProcessPoolExecutor:
         if self._pool is None:

@@ -43,13 +43,15 @@ bool Duels::ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) cons
   for (const Duel& duel : duels_) {
     if (Distance(duel.matrices, matrices) < Distance(nearest, matrices)) nearest = duel.matrices;
   }
+  // What was measured fused says more than what was measured bare.
+  bool wins = false;
   for (const Duel& duel : duels_) {
-    const bool counts = duel.epilogue == Epilogue::kNone || duel.epilogue == epilogue;
-    if (duel.matrices == nearest && counts && (onednn ? duel.beats_onednn : duel.beats_eigen)) {
-      return true;
-    }
+    if (duel.matrices != nearest) continue;
+    const bool won = onednn ? duel.beats_onednn : duel.beats_eigen;
+    if (duel.epilogue == epilogue) return won;
+    if (duel.epilogue == Epilogue::kNone) wins = won;
   }
-  return false;
+  return wins;
 }
 
 double TimeModel::Microseconds(int64_t matrices, int64_t m, int64_t n, int64_t k) const {

@@ -32,8 +32,8 @@ class TF_TVM_OPS_EXPORT Duels {
   void Add(const Duel& duel);
 
   // Whether the kernel is expected to beat stock: as it did with the number of matrices nearest to
-  // this one. What a kernel wins bare it wins fused, where stock pays passes over memory on top. A
-  // kernel that was not measured is expected to win.
+  // this one. Without a duel for the epilogue, what a kernel wins bare it wins fused, where stock
+  // pays passes over memory on top. A kernel that was not measured is expected to win.
   bool ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) const;
 
  private:

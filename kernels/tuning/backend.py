@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,11 @@ from .measurer import Trial
 from .space import Candidate, space
 
 Compiled = tuple[Problem, AnyChoice[Any]]
+
+
+LATE, KILLED = "the compiler did not end in time", "the compiler was killed"
+TRANSIENT = frozenset({LATE, KILLED})
+"""Faults that may be those of a busy machine: they are not kept for later runs."""
 
 
 class Backend(Protocol):
@@ -105,8 +111,13 @@ class CpuBackend:
 
     def link(self, candidates: Sequence[Compiled], image: Path) -> None:
         """See :class:`Backend`."""
-        kernels = (self._kernel(candidate) for candidate in candidates)
-        build.link_image([build.object_path(self._cache, kernel) for kernel in kernels], image)
+        paths = []
+        for kernel in map(self._kernel, candidates):
+            paths.append(build.object_path(self._cache, kernel))
+            # Measured by an earlier run, which had another cache.
+            if not paths[-1].exists():
+                build.compile_object(kernel, paths[-1])
+        build.link_image(paths, image)
 
     def trial(self, candidate: Compiled) -> Trial:
         """See :class:`Backend`."""
@@ -126,6 +137,8 @@ def message(error: BaseException | None) -> str:
     if error is None:
         return ""
     if isinstance(error, TimeoutError):
-        return "the compiler did not end in time"
+        return LATE
+    if isinstance(error, BrokenProcessPool):
+        return KILLED
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return f"{type(error).__name__}: {lines[-1]}"

@@ -79,8 +79,10 @@ def fit(samples: Sequence[Sample], pass_us: Sequence[tuple[int, float]]) -> dict
         name: nonnegative(matrix, np.array([getattr(s, f"{name}_us") for s in samples]))
         for name in ("kernel", "onednn", "eigen")
     }
-    elements = np.array([[1.0, size] for size, _ in pass_us])
-    model["pass"] = nonnegative(elements, np.array([us for _, us in pass_us]))
+    model["pass"] = np.zeros(2)
+    if pass_us:
+        elements = np.array([[1.0, size] for size, _ in pass_us])
+        model["pass"] = nonnegative(elements, np.array([us for _, us in pass_us]))
     return {name: [float(f"{w:.6g}") for w in weights] for name, weights in model.items()}
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ class GpuEngine:
     ) -> list[Time]:
         """See :class:`~.engine.Engine`."""
         passes = Passes.of(group.workload, self._cold_bytes)
+        # Of small operands fewer copies than a cache holds: a graph has a launch for each.
+        passes = replace(passes, copies=min(passes.copies, _MOST_LAUNCHES))
         with ExitStack() as stack:
             memory = {
                 name: stack.enter_context(self._filled(passes, count))

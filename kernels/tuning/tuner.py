@@ -18,7 +18,7 @@ from ..pool import Workers
 from ..problem import Problem
 from ..schedules import Choice
 from . import record
-from .backend import Backend
+from .backend import TRANSIENT, Backend
 from .measurer import Group, Measurer, Outcome
 from .record import NOT_BUILT, Record
 from .search import State, Strategy
@@ -243,6 +243,7 @@ class Tuner:
                     message=outcome.message,
                 )
                 for choice, outcome in outcomes.items()
+                if outcome.message not in TRANSIENT
             ),
         )
 

@@ -104,6 +104,15 @@ def test_fusing_counts(pack: Path) -> None:
     assert found == [FASTER, "mark_exact", FASTER, FASTER, FASTER]
 
 
+def test_what_lost_fused_does_not_serve_fused(pack: Path) -> None:
+    """Though it won bare; what was not measured fused does."""
+    timings = [timing(WON), timing(LOST, epilogue="add")]
+    put(pack, "mark_exact", timings=[t.to_json() for t in timings])
+    ways = ({}, {"scale": 0.5, "has_addend": True}, {"transpose": True})
+    found = serve(pack, *(((2, *EXACT), way) for way in ways), TF_ENABLE_ONEDNN_OPTS="1")
+    assert found == ["mark_exact", FASTER, "mark_exact"]
+
+
 def test_nearest_number_of_matrices_decides(pack: Path) -> None:
     timings = [timing(LOST, matrices=8), timing(WON, matrices=512)]
     put(pack, "mark_exact", timings=[t.to_json() for t in timings])

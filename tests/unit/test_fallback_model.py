@@ -45,3 +45,8 @@ def test_a_disturbed_measurement_does_not_bend_the_model() -> None:
     quiet = np.arange(len(times)) % 10 != 0
     errors = np.abs(matrix @ weights / times - 1)[quiet]
     assert np.median(errors) < 0.05
+
+
+def test_fit_without_a_pass_that_could_be_measured() -> None:
+    samples = [Sample(*p, 1.0, 1.0, 1.0) for p in products(10)]
+    assert fit(samples, [])["pass"] == [0.0, 0.0]

@@ -13,6 +13,9 @@ from typing import Any
 
 from tf_tvm_ops.tools.bench.cases import Case, worst_error
 
+LEAST_US = 1e-3
+"""Time of an op that takes less than can be told."""
+
 
 class WrongAnswerError(RuntimeError):
     """An implementation whose result is not the product; it is not timed."""

@@ -13,8 +13,6 @@ import click
 from tf_tvm_ops.tools.progress import BadInput, progress
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-_GATE_SHARE = 0.4
-"""Of a budget: what measuring against stock takes."""
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
@@ -69,7 +67,12 @@ class Options:
     help="What to tune for, as for generate. Default: every CPU target that this machine can run.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the pack to write.")
-@click.option("--budget", type=Duration(), help="Time for all of it, as 90s, 10m or 1h.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    help="Time to aim at for all of it, as 90s, 10m or 1h: the search ends in time for the gate, "
+    "which is always finished.",
+)
 @click.option(
     "--trials",
     type=click.IntRange(1),

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.shapes import ShapeRow
 from tf_tvm_ops.tools.bench import fused, runner
 from tf_tvm_ops.tools.bench.cases import Case
-from tf_tvm_ops.tools.bench.worker import Job
+from tf_tvm_ops.tools.bench.worker import LEAST_US, Job
 
 Report = Callable[[str, int, int], None]
 
@@ -46,7 +47,12 @@ class _Entrant:
 
 
 def gate(
-    pack: Path, target: str, rows: Sequence[ShapeRow], threads: int, report: Report
+    pack: Path,
+    target: str,
+    rows: Sequence[ShapeRow],
+    threads: int,
+    report: Report,
+    notes: list[str],
 ) -> Manifest:
     """Measure the kernels of one target of a pack against stock.
 
@@ -62,40 +68,46 @@ def gate(
         Intra-op threads.
     report
         Told of progress.
+    notes
+        Added to: a line for each product that ended the process that measures.
 
     Returns
     -------
     Manifest
-        That of the pack, with timings.
+        That of the pack, with timings, and without kernels that were wrong or crashed in a graph.
 
     Raises
     ------
     WorkerError
-        If the process that measures does not work. A product that ends it later on, as stock has
-        been seen to, is left without timings.
+        If the process that measures does not work.
     """
     whole = manifest.load(pack)
     (image,) = (image for image in whole.images if image.target == target)
     entrants = _entrants(image, rows)
     found: dict[str, list[Timing]] = {}
+    faults = _Faults(notes)
 
     def run(step: str, chosen: list[_Entrant], cache: str, *, bare: bool) -> None:
+        chosen = [e for e in chosen if e.kernel.symbol not in faults.kernels]
         if not chosen:
             return
-        timings = _measure(pack, target, chosen, threads, cache, bare, step, report)
+        setting = _Setting(pack, target, threads, cache, bare)
+        timings = _measure(setting, chosen, faults, partial(report, step))
         for symbol, timing in timings:
             found.setdefault(symbol, []).append(timing)
 
     run(f"against stock, {target}", entrants, "hot", bare=True)
-    close = [e for e in entrants if _advantage(found.get(e.kernel.symbol, ())) < _CLEAR_WIN]
+    entrants = [e for e in entrants if e.kernel.symbol in found]
+    close = [e for e in entrants if _advantage(found[e.kernel.symbol]) < _CLEAR_WIN]
     run(f"cold, {target}", close, "cold", bare=True)
-    lost = [e for e in entrants if not _won(found.get(e.kernel.symbol, ()))]
+    lost = [e for e in entrants if not _won(found[e.kernel.symbol])]
     run(f"fused, {target}", lost, "hot", bare=False)
     timed = replace(
         image,
         kernels=tuple(
             replace(kernel, timings=_distinct(found.get(kernel.symbol, ())))
             for kernel in image.kernels
+            if kernel.symbol not in faults.kernels
         ),
     )
     return replace(whole, images=tuple(timed if i is image else i for i in whole.images))
@@ -114,30 +126,42 @@ def _entrants(image: ImageEntry, rows: Sequence[ShapeRow]) -> list[_Entrant]:
     return entrants
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """What all measurements of a step share."""
+
+    pack: Path
+    target: str
+    threads: int
+    cache: str
+    bare: bool
+
+    def job(self) -> Job:
+        """What a worker is told, but for the products."""
+        seconds = _SECONDS * (1 if self.bare else 3)
+        return replace(
+            runner.make_job((), (self.cache,), (str(self.pack),), seconds, _REPEATS),
+            threads=self.threads,
+            cpu_target=self.target,
+            bare=self.bare,
+            most_ops=_MOST_OPS,
+            most_copies=_MOST_COPIES,
+        )
+
+
 def _measure(
-    pack: Path,
-    target: str,
+    setting: _Setting,
     entrants: Sequence[_Entrant],
-    threads: int,
-    cache: str,
-    bare: bool,
-    step: str,
-    report: Report,
+    faults: _Faults,
+    report: Callable[[int, int], None],
 ) -> list[tuple[str, Timing]]:
     """Timings of each kernel, by symbol, with oneDNN on and off."""
-    job = replace(
-        runner.make_job((), (cache,), (str(pack),), _SECONDS * (1 if bare else 3), _REPEATS),
-        threads=threads,
-        cpu_target=target,
-        bare=bare,
-        most_ops=_MOST_OPS,
-        most_copies=_MOST_COPIES,
-    )
+    job = setting.job()
     duels: dict[tuple[int, str], list[Duel]] = {}
-    report(step, 0, 2 * len(entrants))
+    report(0, 2 * len(entrants))
     for onednn in (True, False):
-        for done, (index, result) in enumerate(_results(job, entrants, onednn), start=1):
-            report(step, done + (0 if onednn else len(entrants)), 2 * len(entrants))
+        for done, (index, result) in enumerate(_results(job, entrants, onednn, faults), start=1):
+            report(done + (0 if onednn else len(entrants)), 2 * len(entrants))
             if result.get("served_by") != entrants[index].kernel.symbol:
                 continue
             for way, epilogue in _EPILOGUES.items():
@@ -149,7 +173,9 @@ def _measure(
     return [
         (
             entrants[index].kernel.symbol,
-            Timing(_matrices(entrants[index].case), threads, cache, epilogue, *both),
+            Timing(
+                _matrices(entrants[index].case), setting.threads, setting.cache, epilogue, *both
+            ),
         )
         for (index, epilogue), both in duels.items()
         if len(both) == 2
@@ -157,23 +183,44 @@ def _measure(
 
 
 def _results(
-    job: Job, entrants: Sequence[_Entrant], onednn: bool
+    job: Job, entrants: Sequence[_Entrant], onednn: bool, faults: _Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What was measured of each entrant; nothing of one that ended its process, as stock may."""
+    """What was measured of each entrant; nothing of one that ended its process."""
     start = 0
     while start < len(entrants):
         cases = tuple(entrant.case for entrant in entrants[start:])
-        done = 0
+        done, running = 0, ""
         try:
             for result in runner.results(replace(job, onednn=onednn, cases=cases), fused.MODULE):
+                if "running" in result:
+                    running = result["running"]
+                    continue
                 yield start + done, result
-                done += 1
-        except runner.WorkerError:
-            if start == done == 0:
+                done, running = done + 1, ""
+        except runner.WorkerError as error:
+            if not running:
                 raise  # it does not work at all
+            faults.note(entrants[start + done], running, str(error))
             yield start + done, {}
             done += 1
         start += done
+
+
+class _Faults:
+    """What ended the process that measures."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+        self.kernels: set[str] = set()
+
+    def note(self, entrant: _Entrant, running: str, error: str) -> None:
+        """A kernel that is to blame is left out of the pack."""
+        symbol = entrant.kernel.symbol
+        if running.startswith("ours"):
+            self.kernels.add(symbol)
+            self._notes.append(f"left out {symbol}: in a graph, {entrant.case}: {error}")
+        else:
+            self._notes.append(f"not measured, and serves: {symbol}: stock failed: {error}")
 
 
 def duel(kernel: Sequence[float], stock: Sequence[float]) -> Duel:
@@ -183,7 +230,7 @@ def duel(kernel: Sequence[float], stock: Sequence[float]) -> Duel:
     can leave less than that.
     """
     low, _, high = statistics.quantiles((s - k for k, s in zip(kernel, stock)), n=4)
-    kernel_us, stock_us = (max(0.0, statistics.median(us)) for us in (kernel, stock))
+    kernel_us, stock_us = (max(LEAST_US, statistics.median(us)) for us in (kernel, stock))
     return Duel(kernel_us, stock_us, (high - low) / 2)
 
 

@@ -61,15 +61,18 @@ class Summary:
         The manifest that was published.
     rejected
         A line for each kernel that did not match the oracle.
+    notes
+        What else the user should know, a line each.
     """
 
     found: dict[str, list[Found]] = field(default_factory=dict)
     pack: Manifest | None = None
     rejected: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """What there is to say of each target."""
-        lines = [f"left out {line}" for line in self.rejected]
+        lines = [f"left out {line}" for line in self.rejected] + self.notes
         for target, found in self.found.items():
             outcomes = [o for f in found for o in f.state.outcomes.values()]
             failed = sum(not outcome.ok for outcome in outcomes)
@@ -129,7 +132,12 @@ def run(options: Options, folder: Path, report: Report) -> Summary:
         report=report,
     )
     summary.rejected = made.rejected
-    summary.pack = _gate(options, made.pack, gated, rows, report)
+    summary.notes += [
+        f"{b.name}: not tuned, since this machine cannot run it; use --emit, or --tracker"
+        for b in backends
+        if b.name not in summary.found
+    ]
+    summary.pack = _gate(options, made.pack, gated, rows, report, summary.notes)
     files = {image.file: made.pack / image.file for image in summary.pack.images}
     publish.publish(options.out, summary.pack, files)
     return summary
@@ -184,6 +192,12 @@ def applied(
         record.append(options.records, mine.values())
         loads = workloads(rows, options.cache)
         found[backend.name] = [Found(s) for s in known(backend, machines[0], mine, loads)]
+        if not any(f.state.outcomes for f in found[backend.name]):
+            raise ValueError(
+                f"{backend.name}: the results are of other products or numbers of matrices, or of "
+                f"operands that were not {options.cache}; give the tables and the --cache that the "
+                "bundle was made with"
+            )
     return found
 
 
@@ -249,7 +263,12 @@ def _search(
 
 
 def _gate(
-    options: Options, pack: Path, gated: Sequence[str], rows: Sequence[ShapeRow], report: Report
+    options: Options,
+    pack: Path,
+    gated: Sequence[str],
+    rows: Sequence[ShapeRow],
+    report: Report,
+    notes: list[str],
 ) -> Manifest:
     made = manifest.load(pack)
     like = {row.problem for row in rows}
@@ -257,9 +276,13 @@ def _gate(
     for image in made.images:
         if image.target in gated:
             threads = options.threads
-            timed = of_target(gate(pack, image.target, rows, threads, report), image.target)
-            modelled = model_fallbacks(pack, image.target, like, threads, report)
-            image = _merged(timed, of_target(modelled, image.target))
+            timed = of_target(gate(pack, image.target, rows, threads, report, notes), image.target)
+            try:
+                modelled = model_fallbacks(pack, image.target, like, threads, report)
+                timed = _merged(timed, of_target(modelled, image.target))
+            except WorkerError as error:
+                notes.append(f"{image.target}: no model for other shapes: {error}")
+            image = timed
         images.append(image)
     return replace(made, images=tuple(images))
 
@@ -271,8 +294,6 @@ def of_target(pack: Manifest, target: str) -> ImageEntry:
 
 def _merged(timed: ImageEntry, modelled: ImageEntry) -> ImageEntry:
     """The timings of one and the models of the other."""
-    kernels = (
-        replace(kernel, model=other.model)
-        for kernel, other in zip(timed.kernels, modelled.kernels, strict=True)
-    )
+    models = {kernel.symbol: kernel.model for kernel in modelled.kernels}
+    kernels = (replace(kernel, model=models[kernel.symbol]) for kernel in timed.kernels)
     return replace(timed, kernels=tuple(kernels))

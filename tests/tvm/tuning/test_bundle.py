@@ -214,6 +214,21 @@ def test_results_of_two_machines_are_not_mixed(table, tmp_path, cache, fast_targ
     assert "measurements of one machine in the results, found one; two" in result.output
 
 
+def test_results_of_other_products_are_refused(table, tmp_path, cache, fast_target):
+    backend = CpuBackend(fast_target, cache)
+    (candidate, *_) = backend.space(SMALL.problem)
+    common = (candidate.choice.to_json(), backend.name, backend.code)
+    path = tmp_path / "results.jsonl"
+    cold = Workload(SMALL.problem, SMALL.matrices, COLD)
+    record.append(path, [record.Record(cold, *common, "one", {}, record.OK, 1.0)])
+    arguments = ["--shapes", table, "--target", fast_target.name, "--objects", cache]
+    arguments += ["--apply", path, "--out", tmp_path / "pack"]
+    result = CliRunner().invoke(main, ["tune", *map(str, arguments)])
+    assert result.exit_code == 2
+    assert "of operands that were not hot" in " ".join(result.output.split())
+    assert not (tmp_path / "pack").exists()
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 9, "entries": []}', '{"schema": 1}'])
 def test_damaged_bundle(text, tmp_path):
     (tmp_path / "bundle.json").write_text(text)

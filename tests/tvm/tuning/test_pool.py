@@ -68,3 +68,11 @@ def test_processes_that_end_between_runs_are_replaced():
         with pytest.raises(BrokenProcessPool):
             workers._pool.submit(behave, "fine1")
         assert kinds(workers.run(behave, ["fine1", "fine2"])) == {"fine1": "", "fine2": ""}
+
+
+def test_nothing_runs_on_when_results_are_no_longer_wanted():
+    with Workers(2, deadline=60.0) as workers:
+        for _ in workers.run(behave, ["fine1", "hangs1", "hangs2"]):
+            break
+        assert workers._pool is None
+        assert kinds(workers.run(behave, ["fine2"])) == {"fine2": ""}

@@ -19,7 +19,7 @@ from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules import choose
 from tf_tvm_ops.kernels.targets import TARGETS
 from tf_tvm_ops.kernels.tuning import record, tuner
-from tf_tvm_ops.kernels.tuning.backend import CpuBackend
+from tf_tvm_ops.kernels.tuning.backend import LATE, CpuBackend
 from tf_tvm_ops.kernels.tuning.local import LocalMeasurer
 from tf_tvm_ops.kernels.tuning.measurer import Group, Outcome
 from tf_tvm_ops.kernels.tuning.search import STRATEGIES, BruteForce, Guided
@@ -202,3 +202,28 @@ def test_search_that_was_killed_is_resumed(backend, local, records, cache, tmp_p
     again = {record.Record.from_json(json.loads(line)).key for line in added} & set(before)
     # Only the best of a workload is measured again, beside others; and finalists.
     assert len(again) <= tuner._FINALISTS * len(WORKLOADS)
+
+
+def test_best_of_an_earlier_run_is_compiled_again_for_another_cache(
+    backend, local, records, tmp_path, fast_target
+):
+    Tuner(backend, local, records).run(WORKLOADS[:1], BruteForce(), Limits(2), jobs=1)
+    other = CpuBackend(fast_target, tmp_path / "other")
+    (found,) = Tuner(other, local, records).run(WORKLOADS[:1], BruteForce(), Limits(3), jobs=1)
+    assert len(found.state.outcomes) == 3
+    assert all(outcome.ok for outcome in found.state.outcomes.values())
+
+
+def test_what_a_busy_machine_did_not_compile_is_tried_again(backend, local, records, monkeypatch):
+    real = backend.compile
+    late = [LATE]
+
+    def once_late(workers, candidates):
+        for candidate, fault in real(workers, candidates):
+            yield candidate, late.pop() if late else fault
+
+    monkeypatch.setattr(backend, "compile", once_late)
+    (found,) = Tuner(backend, local, records).run(WORKLOADS[:1], BruteForce(), Limits(2), jobs=1)
+    assert sorted(o.ok for o in found.state.outcomes.values()) == [False, True]
+    (state,) = known(backend, local.machine, record.read(records), WORKLOADS[:1])
+    assert [outcome.ok for outcome in state.outcomes.values()] == [True]
