@@ -23,7 +23,7 @@ Compiled = tuple[Problem, AnyChoice[Any]]
 
 LATE, KILLED = "the compiler did not end in time", "the compiler was killed"
 TRANSIENT = frozenset({LATE, KILLED})
-"""Faults that may be those of a busy machine: they are not kept for later runs."""
+"""Faults that may be those of a busy machine: later runs try such candidates again."""
 
 
 class Backend(Protocol):

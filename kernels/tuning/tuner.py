@@ -243,7 +243,6 @@ class Tuner:
                     message=outcome.message,
                 )
                 for choice, outcome in outcomes.items()
-                if outcome.message not in TRANSIENT
             ),
         )
 
@@ -264,7 +263,7 @@ def known(
         choices = {_name(c.choice): c.choice for c in state.space}
         for each in found.get(workload, ()):
             choice = choices.get(_config_name(each.config))
-            if choice is not None:
+            if choice is not None and each.message not in TRANSIENT:
                 outcome = (each.status, each.median_us, each.spread_us, each.message)
                 state.outcomes[choice] = Outcome(*outcome)
         if state.space:

@@ -216,6 +216,8 @@ class _Faults:
     def note(self, entrant: _Entrant, running: str, error: str) -> None:
         """A kernel that is to blame is left out of the pack."""
         symbol = entrant.kernel.symbol
+        if symbol in self.kernels:
+            return
         if running.startswith("ours"):
             self.kernels.add(symbol)
             self._notes.append(f"left out {symbol}: in a graph, {entrant.case}: {error}")
