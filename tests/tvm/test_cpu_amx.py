@@ -188,5 +188,5 @@ def test_is_chosen_where_it_plausibly_wins(target):
 def test_image_holds_only_what_tiles_are_better_for(target):
     (dtype,) = target.dtypes
     table = [problem(128, 128, 64, target), problem(1, 17, 128, target), Problem(32, 32, 32)]
-    chosen = list(generate._choose_all(table, [dtype], target))
+    chosen = list(generate._choose_all(table, [dtype], target, {}))
     assert [k.problem for k in chosen] == table[:1]
