@@ -6,14 +6,12 @@ import importlib.metadata
 import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 from tf_tvm_ops.kernels.targets import TARGETS
+from tf_tvm_ops.kernels.tuning.machine import cache_sizes, cpu_model
 from tf_tvm_ops.version import __version__
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "apache-tvm-ffi", "numpy")
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def describe() -> Machine:
     """The machine this runs on."""
     usable = [target.name for target in TARGETS.values() if target.runs_here()]
     return Machine(
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         cores=len(os.sched_getaffinity(0)),
         level=usable[-1] if usable else "none",
         caches=tuple(f"{name} {size >> 10} KiB" for name, size in cache_sizes().items()),
@@ -67,37 +65,6 @@ def describe() -> Machine:
         versions=_versions(),
         load=os.getloadavg()[0],
     )
-
-
-def cache_sizes() -> dict[str, int]:
-    """Size in bytes of each data cache of the first core, smallest first."""
-    sizes: dict[str, int] = {}
-    for index in sorted(_CACHES.glob("index*")):
-        kind = (index / "type").read_text().strip()
-        if kind == "Instruction":
-            continue
-        level = (index / "level").read_text().strip()
-        size = (index / "size").read_text().strip()
-        name = f"L{level}{'d' if kind == 'Data' else ''}"
-        unit = _UNITS.get(size[-1])
-        sizes[name] = int(size[:-1]) * unit if unit else int(size)
-    return sizes
-
-
-def last_level_cache_bytes() -> int:
-    """Size of the largest cache; 32 MiB where the system does not tell."""
-    return max(cache_sizes().values(), default=32 << 20)
-
-
-def _cpu_model() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor() or platform.machine()
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _versions() -> dict[str, str]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tf_tvm_ops.kernels.tuning.machine import last_level_cache_bytes
 from tf_tvm_ops.tools.bench.cases import Case
-from tf_tvm_ops.tools.bench.machine import last_level_cache_bytes
 from tf_tvm_ops.tools.bench.worker import Job
 
 
