@@ -62,6 +62,12 @@ class Backend(Protocol):
         ...
 
 
+def code_digest(versions: Mapping[str, str], sources: str) -> str:
+    """Of what a candidate's code depends on beside itself; ``sources`` is a digest."""
+    parts = [KERNEL_ABI, dict(versions), sources]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
 class CpuBackend:
     """See :class:`Backend`.
 
@@ -77,8 +83,7 @@ class CpuBackend:
         build.prepare_cache(cache)
         self.name = target.name
         self.versions: Mapping[str, str] = build.versions()
-        parts = [KERNEL_ABI, build.versions(), build.sources_digest()]
-        self.code = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        self.code = code_digest(build.versions(), build.sources_digest())
         self._target = target
         self._cache = cache
 
@@ -104,9 +109,6 @@ class CpuBackend:
             else:
                 work[kernel, path] = candidate
         for item, error in workers.run(_compile, list(work)):
-            # A call that took too long has raised TimeoutError, which is an OSError as well.
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                raise build.cache_error(error) from error
             yield work[item], message(error)
 
     def link(self, candidates: Sequence[Compiled], image: Path) -> None:
@@ -133,12 +135,20 @@ def _compile(item: tuple[build.Kernel, Path]) -> None:
 
 
 def message(error: BaseException | None) -> str:
-    """What to note of a candidate that could not be compiled, ``""`` if it could."""
+    """What to note of a candidate that could not be compiled, ``""`` if it could.
+
+    Raises
+    ------
+    BuildError
+        If the cache could not be written, which is no fault of the candidate.
+    """
     if error is None:
         return ""
     if isinstance(error, TimeoutError):
         return LATE
     if isinstance(error, BrokenProcessPool):
         return KILLED
+    if isinstance(error, OSError):
+        raise build.cache_error(error) from error
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return f"{type(error).__name__}: {lines[-1]}"

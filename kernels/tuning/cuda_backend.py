@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .. import build as cpu_build
-from ..compute import KERNEL_ABI
 from ..cuda import build
 from ..cuda.build import CudaKernel
 from ..cuda.image import link_image
@@ -19,7 +16,7 @@ from ..pool import Workers
 from ..problem import Problem
 from ..schedules.cuda_rule import CudaChoice
 from ..schedules.cuda_rules import CUDA_RULES
-from .backend import Compiled, message
+from .backend import Compiled, code_digest, message
 from .measurer import Trial
 from .space import Candidate
 
@@ -42,8 +39,7 @@ class CudaBackend:
         cpu_build.prepare_cache(cache)
         self.name = target.name
         self.versions: Mapping[str, str] = build.versions()
-        parts = [KERNEL_ABI, build.versions(), build.sources_digest()]
-        self.code = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+        self.code = code_digest(build.versions(), build.sources_digest())
         self._target = target
         self._cache = cache
 
@@ -63,8 +59,6 @@ class CudaBackend:
         """See :class:`.backend.Backend`."""
         work = partial(_compile, target=self._target, cache=self._cache)
         for candidate, error in workers.run(work, list(candidates)):
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                raise cpu_build.cache_error(error) from error
             yield candidate, message(error)
 
     def link(self, candidates: Sequence[Compiled], image: Path) -> None:

@@ -11,9 +11,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from . import machine
@@ -29,7 +28,7 @@ _ORPHAN_DEADLINES = 2.0
 """A process whose watcher was killed ends itself after this many deadlines."""
 
 
-class LocalMeasurer:
+class LocalMeasurer(AbstractContextManager["LocalMeasurer"]):
     """See :class:`~.measurer.Measurer`. Close it, or use it in a ``with``.
 
     Parameters
@@ -70,15 +69,7 @@ class LocalMeasurer:
         self._command = [sys.executable, "-m", _WORKER, json.dumps(settings)]
         self._worker: _Worker | None = None
 
-    def __enter__(self) -> LocalMeasurer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

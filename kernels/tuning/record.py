@@ -146,6 +146,24 @@ def read(path: Path) -> dict[str, Record]:
     return records
 
 
+def check_writable(path: Path) -> None:
+    """Refuse early what :func:`append` could not write.
+
+    Raises
+    ------
+    RecordError
+        If the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise RecordError(
+            f"{path}: {error.strerror}; expected a file that measurements can be added to: name "
+            "another --records"
+        ) from error
+
+
 def append(path: Path, records: Iterable[Record], *, alone: bool = False) -> None:
     """Add measurements to a file, whole lines only.
 

@@ -15,10 +15,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import tvm
@@ -46,7 +45,7 @@ _FAILURES = 5
 _POLL_SECONDS = 0.05
 
 
-class RpcMeasurer:
+class RpcMeasurer(AbstractContextManager["RpcMeasurer"]):
     """See :class:`~.measurer.Measurer`. Close it, or use it in a ``with``.
 
     Parameters
@@ -99,15 +98,7 @@ class RpcMeasurer:
             raise
         self.machine = f"{key}: {self._processor}"
 
-    def __enter__(self) -> RpcMeasurer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -62,8 +62,6 @@ class Found:
     ----------
     state
         All that was measured.
-    choice
-        The fastest candidate; None if none was timed.
     """
 
     state: State

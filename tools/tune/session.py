@@ -107,6 +107,7 @@ def run(options: Options, folder: Path, report: Report) -> Summary:
     rows = load_tables(options.shapes)
     assert options.out is not None
     publish.check_writable(options.out)
+    record.check_writable(options.records)
     backends = [backend_of(name, options.objects) for name in dict.fromkeys(names)]
     summary = Summary()
     if options.apply:
@@ -114,6 +115,12 @@ def run(options: Options, folder: Path, report: Report) -> Summary:
         gated: list[str] = []
     else:
         tuned = [b for b in backends if options.tracker or _measures_here(b.name)]
+        if not tuned:
+            asked = ", ".join(backend.name for backend in backends)
+            raise ValueError(
+                f"{asked}: this machine cannot run it, so nothing can be measured here; "
+                "use --emit, or --tracker"
+            )
         for index, backend in enumerate(tuned):
             seconds = _share(options, len(rows), start, len(tuned) - index)
             summary.found[backend.name] = _search(options, backend, rows, seconds, report)

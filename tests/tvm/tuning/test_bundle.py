@@ -186,6 +186,8 @@ def test_no_gpu_is_said_plainly(python, tmp_path, cache):
         (["--tracker", "h", "--key", "k", "--out", "y"], "expected HOST:PORT"),
         (["--budget", "soon", "--out", "y"], "expected a time such as 90s, 10m or 1h"),
         (["--target", "cuda:sm_999", "--out", "y"], "sm_999"),
+        (["--target", "cuda:sm_90", "--out", "y"], "nothing can be measured here"),
+        (["--records", "/proc/nosuch/r.jsonl", "--out", "y"], "name another --records"),
     ],
 )
 def test_wrong_options(arguments, message, table, tmp_path, monkeypatch):
