@@ -48,6 +48,19 @@ class BatchMatMulBase : public tensorflow::OpKernel {
   Backend backend_;
 };
 
+// Registers an OpKernel for every op and dtype of the family on a device.
+#define TF_TVM_OPS_REGISTER_DTYPE(DEVICE, KERNEL, T)                                             \
+  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMul").Device(DEVICE).TypeConstraint<T>("T"), KERNEL); \
+  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulAdd").Device(DEVICE).TypeConstraint<T>("T"),       \
+                          KERNEL);                                                               \
+  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulTranspose").Device(DEVICE).TypeConstraint<T>("T"), \
+                          KERNEL)
+#define TF_TVM_OPS_REGISTER_FAMILY(DEVICE, KERNEL)                 \
+  TF_TVM_OPS_REGISTER_DTYPE(DEVICE, KERNEL, Eigen::half);          \
+  TF_TVM_OPS_REGISTER_DTYPE(DEVICE, KERNEL, tensorflow::bfloat16); \
+  TF_TVM_OPS_REGISTER_DTYPE(DEVICE, KERNEL, float);                \
+  TF_TVM_OPS_REGISTER_DTYPE(DEVICE, KERNEL, double)
+
 }  // namespace tf_tvm_ops
 
 #endif  // TF_TVM_OPS_CC_OPS_BATCH_MATMUL_BASE_H_

@@ -90,20 +90,6 @@ class BatchMatMulOp final : public BatchMatMulBase {
 
 }  // namespace
 
-void RegisterCpuKernels() {
-  using tensorflow::DEVICE_CPU;
-#define TF_TVM_OPS_REGISTER(T)                                                                 \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMul").Device(DEVICE_CPU).TypeConstraint<T>("T"),    \
-                          BatchMatMulOp);                                                      \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulAdd").Device(DEVICE_CPU).TypeConstraint<T>("T"), \
-                          BatchMatMulOp);                                                      \
-  REGISTER_KERNEL_BUILDER(                                                                     \
-      Name("TvmBatchMatMulTranspose").Device(DEVICE_CPU).TypeConstraint<T>("T"), BatchMatMulOp)
-  TF_TVM_OPS_REGISTER(Eigen::half);
-  TF_TVM_OPS_REGISTER(tensorflow::bfloat16);
-  TF_TVM_OPS_REGISTER(float);
-  TF_TVM_OPS_REGISTER(double);
-#undef TF_TVM_OPS_REGISTER
-}
+void RegisterCpuKernels() { TF_TVM_OPS_REGISTER_FAMILY(tensorflow::DEVICE_CPU, BatchMatMulOp); }
 
 }  // namespace tf_tvm_ops

@@ -66,11 +66,12 @@ Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallb
       choice.refusal = Refusal::kStockFaster;
     }
   } else if (fallback != Fallback::kStock) {
-    Refusal no_generic;
-    const Kernel* generic = backend.kernels->FindReady(problem.Generic(), &no_generic);
+    // Not FindReady: an image is opened when a kernel of it is wanted.
+    const Kernel* generic = backend.kernels->Find(problem.Generic());
     if (generic != nullptr && (fallback == Fallback::kGeneric ||
                                GenericPays(backend, shapes, matrices, generic->model()))) {
-      choice.kernel = generic;
+      Refusal no_generic;
+      choice.kernel = backend.kernels->FindReady(problem.Generic(), &no_generic);
     }
   }
   if (choice.kernel != nullptr) choice.server = Server::kKernel;

@@ -77,20 +77,6 @@ class GpuBatchMatMulOp final : public BatchMatMulBase {
 
 }  // namespace
 
-void RegisterGpuKernels() {
-  using tensorflow::DEVICE_GPU;
-#define TF_TVM_OPS_REGISTER(T)                                                                 \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMul").Device(DEVICE_GPU).TypeConstraint<T>("T"),    \
-                          GpuBatchMatMulOp);                                                   \
-  REGISTER_KERNEL_BUILDER(Name("TvmBatchMatMulAdd").Device(DEVICE_GPU).TypeConstraint<T>("T"), \
-                          GpuBatchMatMulOp);                                                   \
-  REGISTER_KERNEL_BUILDER(                                                                     \
-      Name("TvmBatchMatMulTranspose").Device(DEVICE_GPU).TypeConstraint<T>("T"), GpuBatchMatMulOp)
-  TF_TVM_OPS_REGISTER(Eigen::half);
-  TF_TVM_OPS_REGISTER(tensorflow::bfloat16);
-  TF_TVM_OPS_REGISTER(float);
-  TF_TVM_OPS_REGISTER(double);
-#undef TF_TVM_OPS_REGISTER
-}
+void RegisterGpuKernels() { TF_TVM_OPS_REGISTER_FAMILY(tensorflow::DEVICE_GPU, GpuBatchMatMulOp); }
 
 }  // namespace tf_tvm_ops
