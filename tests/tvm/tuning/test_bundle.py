@@ -53,12 +53,10 @@ def carried(folder: Path) -> Path:
     return Path(shutil.move(folder, folder.with_name("elsewhere")))
 
 
-def run(
-    python: Path, folder: Path, *arguments: str, **environment: str
-) -> subprocess.CompletedProcess:
+def run(python: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LD_"))}
     return subprocess.run(
-        [python, folder / "run.py", *arguments],
+        [python, folder / "run.py"],
         env={**kept, **environment},
         cwd="/",
         capture_output=True,
