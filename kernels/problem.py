@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,11 @@ class Problem:
     def is_generic(self) -> bool:
         """Whether m, n and k are left to run time."""
         return self.m is None
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of one matrix; 0 if they are left to run time."""
+        return 0 if self.is_generic else math.prod(self.extents())
 
     def extents(self) -> tuple[int, int, int]:
         """``(m, n, k)`` of a problem with fixed extents.

@@ -65,7 +65,9 @@ def _of_gpu(name: str, entry: KernelEntry, form: str) -> str:
     if form == "cuda":
         return build.lower(kernel).cuda
     if form == "ptx":
-        return nvrtc.ptx(build.lower(kernel).cuda, parse_cuda_target(name))
+        return nvrtc.compile_ptx(
+            build.lower(kernel).cuda, parse_cuda_target(name).ptx_capability
+        ).decode()
     raise ValueError(f"{form}: a kernel for GPUs has tir, cuda and ptx")
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from ..compute import KERNEL_ABI
 from ..problem import Problem
 from ..schedules.cuda_rule import CudaChoice
 from ..schedules.cuda_rules import candidates
-from . import nvrtc, source
+from . import assembler, nvrtc, source
+from .assembler import Resources
+from .compile import compile_cuda
 from .function import kernel_function
-from .nvrtc import Resources
 from .targets import CudaTarget
 
 MAX_TRIES = 8
@@ -92,7 +93,7 @@ class Built:
 @cache
 def versions() -> dict[str, str]:
     """Versions of what a kernel's code depends on."""
-    return cpu_build.versions() | {"nvrtc": nvrtc.version()}
+    return cpu_build.versions() | {"nvrtc": nvrtc.version(), "ptxas": assembler.version()}
 
 
 def sources_digest() -> str:
@@ -139,12 +140,18 @@ def build_best(problem: Problem, target: CudaTarget, folder: Path) -> Built:
         If the cache cannot be written.
     """
     tried = []
-    for choice in itertools.islice(candidates(problem, target), MAX_TRIES):
+    for choice in _first(problem, target.alike):
         built = build_kernel(CudaKernel(problem, choice), target, folder)
         if not built.resources.spills:
             return built
         tried.append(built)
     return min(tried, key=lambda b: (b.resources.spill_bytes, b.resources.stack_bytes))
+
+
+# Whoever makes kernels for several architectures asks for them one after the other.
+@lru_cache(maxsize=8)
+def _first(problem: Problem, target: CudaTarget) -> tuple[CudaChoice, ...]:
+    return tuple(itertools.islice(candidates(problem, target), MAX_TRIES))
 
 
 def build_kernel(kernel: CudaKernel, target: CudaTarget, folder: Path) -> Built:
@@ -154,7 +161,7 @@ def build_kernel(kernel: CudaKernel, target: CudaTarget, folder: Path) -> Built:
     reused = record.exists()
     lowered = _lowered(kernel, folder)
     if not reused:
-        compiled = nvrtc.compile_cuda(lowered.cuda.read_text(encoding="utf-8"), target)
+        compiled = compile_cuda(lowered.cuda.read_text(encoding="utf-8"), target)
         functions = lowered.functions.read_bytes()
         module = source.module_bytes(functions, compiled.code_format, compiled.code)
         write(base.with_suffix(".module"), module)

@@ -25,7 +25,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _COMPILE_CHUNK = 8
-_CHECK_CHUNK = 12  # kernels to an emulator: its headers are compiled once for all of them
+_CHECK_CHUNK = 48  # kernels to an emulator: its headers are compiled once for all of them
+_CHECK_WORK = 1 << 25  # multiply-adds of them, so that a few large ones do not keep all waiting
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,22 @@ def make_images(
     CompilerError, BuildError
         If a compiler is missing or fails.
     """
+    if not targets:
+        return Images((), {}, 0, 0, ())
+    # A problem's targets follow each other: what they share is made once.
     wanted = [
         (problem, target, choices.get(target.name, {}).get(problem))
-        for target in targets
         for problem in problems
+        for target in targets
     ]
-    built = _in_chunks(pool, _compile_chunk, wanted, _COMPILE_CHUNK, cache, "compile", report)
-    distinct = list({b.kernel.symbol: b.lowered for b in built}.values())
-    verdicts = _in_chunks(pool, _check_chunk, distinct, _CHECK_CHUNK, cache, "emulate", report)
+    size = len(targets) * max(1, _COMPILE_CHUNK // len(targets))
+    chunks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
+    built = _in_chunks(pool, _compile_chunk, chunks, cache, "compile", report)
+    distinct = sorted(
+        {b.kernel.symbol: b.lowered for b in built}.values(),
+        key=lambda lowered: lowered.kernel.problem.multiply_adds,
+    )
+    verdicts = _in_chunks(pool, _check_chunk, _check_chunks(distinct), cache, "emulate", report)
     faults = {lowered.kernel.symbol: fault for lowered, fault in zip(distinct, verdicts)}
     rejected = [f"{symbol}: {fault}" for symbol, fault in faults.items() if fault]
     entries, files = [], {}
@@ -131,24 +140,24 @@ def _image_entry(image: Path, target: CudaTarget, kernels: Sequence[Built]) -> I
 def _in_chunks(
     pool: Executor,
     work: Callable[[Sequence[S], Path], list[T]],
-    items: Sequence[S],
-    size: int,
+    chunks: Sequence[Sequence[S]],
     cache: Path,
     step: str,
     report: Report,
 ) -> list[T]:
     """``work(chunk, cache)`` of all items, in their order."""
-    report(step, 0, len(items))
+    count = sum(len(chunk) for chunk in chunks)
+    report(step, 0, count)
     futures: dict[Future[list[T]], int] = {}
-    for start in range(0, len(items), size):
-        chunk = list(items[start : start + size])
+    # Begun from the end, where the longest work is: the last to be done should be short.
+    for chunk in reversed(chunks):
         futures[pool.submit(work, chunk, cache)] = len(chunk)
     done = 0
     try:
         for future in as_completed(futures):
             future.result()
             done += futures[future]
-            report(step, done, len(items))
+            report(step, done, count)
     except BrokenProcessPool:
         raise BuildError(
             "a compiling process was killed (out of memory?); run again with a smaller --jobs: "
@@ -157,7 +166,22 @@ def _in_chunks(
     finally:
         for future in futures:
             future.cancel()
-    return [result for future in futures for result in future.result()]
+    return [result for future in reversed(futures) for result in future.result()]
+
+
+def _check_chunks(kernels: Sequence[Lowered]) -> list[list[Lowered]]:
+    """Kernels that are emulated by one process; those given last are expected to take longest."""
+    most = min(_CHECK_CHUNK, max(4, len(kernels) // 4))
+    chunks: list[list[Lowered]] = []
+    room = 0
+    for lowered in kernels:
+        work = lowered.kernel.problem.multiply_adds
+        if not chunks or len(chunks[-1]) == most or room < work:
+            chunks.append([])
+            room = _CHECK_WORK
+        chunks[-1].append(lowered)
+        room -= work
+    return chunks
 
 
 def _compile_chunk(

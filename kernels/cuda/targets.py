@@ -65,6 +65,8 @@ class Machine:
 _VOLTA = Machine(65536, 64 << 10, 1024, 80, 900)  # sm_70 (V100), sm_75 (T4)
 _AMPERE = Machine(65536, 100 << 10, 1536, 108, 1555)  # sm_80 (A100) and up
 
+_PTX_CAPABILITIES = (70, 80, 100)
+
 
 @dataclass(frozen=True)
 class CudaTarget:
@@ -91,6 +93,20 @@ class CudaTarget:
     def name(self) -> str:
         """As in manifests and on the command line."""
         return PREFIX + self.arch
+
+    @property
+    def ptx_capability(self) -> int:
+        """The capability whose PTX is assembled for it, times ten.
+
+        NVIDIA's compiler makes the same PTX for all architectures between two of these, but for a
+        register's number here and there: compiling once for them is what takes half as long.
+        """
+        return max(least for least in _PTX_CAPABILITIES if least <= self.capability)
+
+    @property
+    def alike(self) -> CudaTarget:
+        """The least architecture for which rules and their costs are the same."""
+        return CudaTarget(80 if self.capability >= 80 else 70)
 
     @property
     def machine(self) -> Machine:

@@ -15,7 +15,7 @@ from .. import build
 _HERE = Path(__file__).parent
 
 _FLAGS = (
-    *("-std=gnu++17", "-O1", "-g0", "-fPIC", "-shared", "-fvisibility=hidden"),
+    *("-std=gnu++17", "-g0", "-fPIC", "-shared", "-fvisibility=hidden"),
     # Conversions of float16, and products and sums rounded once as on the GPU.
     *("-mavx2", "-mf16c", "-mfma", "-ffp-contract=fast"),
     # Generated code.
@@ -46,7 +46,9 @@ class DeviceCode:
     cuda: str
 
 
-def compile_emulated(kernels: Sequence[DeviceCode], library: Path, *, sanitize: bool) -> None:
+def compile_emulated(
+    kernels: Sequence[DeviceCode], library: Path, *, sanitize: bool, optimize: bool = True
+) -> None:
     """Make a library that runs kernels on the CPU, a tvm-ffi function for each.
 
     Parameters
@@ -58,6 +60,8 @@ def compile_emulated(kernels: Sequence[DeviceCode], library: Path, *, sanitize: 
     sanitize
         Whether to check every access by AddressSanitizer, and alignment; the process that loads
         the library must have been started with it: see :mod:`.check`.
+    optimize
+        Whether kernels shall run fast; compiling them takes three times as long.
 
     Raises
     ------
@@ -69,7 +73,8 @@ def compile_emulated(kernels: Sequence[DeviceCode], library: Path, *, sanitize: 
         source.write_text(_program(kernels), encoding="utf-8")
         ffi = Path(tvm_ffi.libinfo.find_libtvm_ffi())
         command = [
-            *(build.linker(), *_FLAGS, *(_SANITIZE if sanitize else ())),
+            *(build.linker(), *_FLAGS, "-O1" if optimize else "-O0"),
+            *(_SANITIZE if sanitize else ()),
             *(f"-I{_HERE}", *(f"-I{path}" for path in tvm_ffi.libinfo.include_paths())),
             *(str(source), str(_HERE / "machine.cc"), "-o", str(library)),
             *(f"-L{ffi.parent}", f"-l:{ffi.name}"),

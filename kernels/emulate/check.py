@@ -22,6 +22,9 @@ from .build import DeviceCode, compile_emulated
 
 DEADLINE_SECONDS = 120.0
 
+_OPTIMIZE = 1 << 17
+"""Multiply-adds of a product above which optimising its kernel takes less time than it saves."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -83,7 +86,8 @@ def check(
             hosts[-1].write_bytes(candidate.host)
         link_image(hosts, [], work / "host.so")
         code = [DeviceCode(f"{c.symbol}_kernel", c.cuda) for c in candidates]
-        compile_emulated(code, work / "device.so", sanitize=sanitize)
+        optimize = any(c.problem.multiply_adds > _OPTIMIZE for c in candidates)
+        compile_emulated(code, work / "device.so", sanitize=sanitize, optimize=optimize)
         faults: dict[str, str] = {}
         while len(faults) < len(candidates):
             left = [c for c in candidates if c.symbol not in faults]

@@ -1,3 +1,5 @@
+#pragma GCC optimize("O1")  // also where kernels are not
+
 #include "machine.h"
 
 #include <sys/mman.h>
@@ -23,7 +25,7 @@ void emulate_enter();
 
 // Saves the registers that a function must preserve on the stack, and takes over the other stack.
 asm(R"(
-  .text
+  .pushsection .text
   .globl emulate_switch
   .hidden emulate_switch
   .type emulate_switch, @function
@@ -43,6 +45,7 @@ emulate_switch:
   popq %rbx
   popq %rbp
   ret
+  .popsection
 )");
 
 namespace emulate {

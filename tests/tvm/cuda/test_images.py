@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import struct
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ from click.testing import CliRunner, Result
 
 from tests.tvm.cuda.conftest import NEW, OLD
 from tf_tvm_ops.kernels import manifest as manifest_format
-from tf_tvm_ops.kernels.cuda import build, generate, nvrtc
+from tf_tvm_ops.kernels.cuda import assembler, build, generate, nvrtc
+from tf_tvm_ops.kernels.cuda import compile as compile_module
+from tf_tvm_ops.kernels.cuda.assembler import CompilerError, Resources
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
-from tf_tvm_ops.kernels.cuda.nvrtc import CompilerError, Resources
+from tf_tvm_ops.kernels.cuda.compile import Compiled, compile_cuda
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS, parse_cuda_target
 from tf_tvm_ops.kernels.manifest import file_sha256
 from tf_tvm_ops.kernels.problem import Problem
@@ -90,6 +94,7 @@ def test_images_hold_machine_code(pack, tmp_path):
     images = {image.target: image for image in manifest.images}
     assert list(images) == ["cpu:x86-64-v3", NEW.name, "cuda:compute_80"]
     assert manifest.made_with["nvrtc"] == nvrtc.version()
+    assert manifest.made_with["ptxas"] == assembler.version()
     for target, image in images.items():
         assert file_sha256(pack / image.file) == image.sha256
         for kernel in image.kernels:
@@ -170,16 +175,48 @@ def test_every_architecture_compiles(tmp_path):
     assert len(set(code.values())) == len(CUDA_TARGETS)
 
 
+def test_alike_architectures_share_a_compilation(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        compile_module, "_ptx", lru_cache(lambda *a: asked.append(a[1]) or nvrtc.compile_ptx(*a))
+    )
+    for target in CUDA_TARGETS.values():
+        build.build_kernel(CudaKernel(PROBLEM, CHOICE), target, tmp_path)
+    assert asked == [70, 80, 100]
+
+
+def instructions(cubin: bytes) -> bytes:
+    """The section of an ELF file that has a kernel's instructions."""
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    start = sections[names][4]
+    (found,) = (s for s in sections if cubin[start + s[0] :].startswith(b".text."))
+    return cubin[found[4] : found[4] + found[5]]
+
+
+@pytest.mark.parametrize("target", CUDA_TARGETS.values(), ids=str)
+def test_shared_ptx_gives_the_code_of_an_architecture_of_its_own(target):
+    """Another release of the compiler may tell more architectures apart."""
+    text = build.lower(CudaKernel(PROBLEM, CHOICE)).cuda
+    shared, own = (
+        assembler.assemble(nvrtc.compile_ptx(text, capability), f"sm_{target.capability}")
+        for capability in (target.ptx_capability, target.capability)
+    )
+    assert instructions(shared[0]) == instructions(own[0])
+    assert shared[1] == own[1]
+
+
 def test_spilling_kernel_is_refused_unless_nothing_else_fits(tmp_path, monkeypatch):
     choices = [CudaChoice(CudaThread(), ThreadConfig(4, 32, unroll)) for unroll in (1, 2, 4)]
-    monkeypatch.setattr(build, "candidates", lambda problem, target: iter(choices))
+    monkeypatch.setattr(build, "_first", lambda problem, target: choices)
     spilled = {1: 8, 2: 4, 4: 0}
 
     def compiled(text, target):
         unroll = int(text.split("#pragma unroll ")[1].split()[0])
-        return nvrtc.Compiled("cubin", b"", Resources(32, 0, 0, spilled[unroll]))
+        return Compiled("cubin", b"", Resources(32, 0, 0, spilled[unroll]))
 
-    monkeypatch.setattr(nvrtc, "compile_cuda", compiled)
+    monkeypatch.setattr(build, "compile_cuda", compiled)
     assert build.build_best(PROBLEM, OLD, tmp_path / "a").kernel.choice == choices[2]
     spilled[4] = 16
     assert build.build_best(PROBLEM, OLD, tmp_path / "b").kernel.choice == choices[1]
@@ -191,7 +228,7 @@ def test_resources_of_a_kernel_that_spills():
         "#pragma unroll\n for (int i = 0; i < 64; ++i) v[i] = a[i * 977];\n __syncthreads();\n"
         "#pragma unroll\n for (int i = 0; i < 64; ++i) a[i] = v[63 - i] * v[i];\n}\n"
     )
-    resources = nvrtc.compile_cuda(spiller, NEW).resources
+    resources = compile_cuda(spiller, NEW).resources
     assert resources.registers <= 24
     assert resources.spill_bytes > 0
     assert resources.spills
@@ -200,7 +237,7 @@ def test_resources_of_a_kernel_that_spills():
 def test_arithmetic_is_ieee():
     """Denormals stay, and division is the exact one: neither is an approximation in the code."""
     text = 'extern "C" __global__ void k(float* a) { a[0] = a[1] / a[2] + a[3] * 1e-40f; }\n'
-    ptx = nvrtc.compile_cuda(text, CUDA_TARGETS["cuda:compute_80"]).code.decode()
+    ptx = compile_cuda(text, CUDA_TARGETS["cuda:compute_80"]).code.decode()
     assert "div.rn.f32" in ptx
     assert ".ftz" not in ptx
     assert ".approx" not in ptx
@@ -217,30 +254,46 @@ def test_an_architecture_is_never_guessed(name, shapes, tmp_path):
     assert not (tmp_path / "p").exists()
 
 
-@pytest.fixture
-def no_compiler(monkeypatch):
-    """As where the extra is not installed."""
-    nvrtc._library.cache_clear()
-    build.versions.cache_clear()
-    monkeypatch.setattr(nvrtc, "_LIBRARY", "absent.so")
-    monkeypatch.setattr(nvrtc, "PACKAGE", "absent-package")
-    yield
-    nvrtc._library.cache_clear()
-    build.versions.cache_clear()
+@pytest.fixture(params=[nvrtc, assembler], ids=["compiler", "assembler"])
+def missing(request, monkeypatch):
+    """The package that brings one of the two, as where the extra is not installed."""
+    package = request.param.PACKAGE
+    found = importlib.metadata.version
+
+    def version(name):
+        if name == package:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(request.param, "_FOLDER", "absent")
+    for cached in (nvrtc._library, assembler._program, build.versions):
+        cached.cache_clear()
+    yield package
+    for cached in (nvrtc._library, assembler._program, build.versions):
+        cached.cache_clear()
 
 
-def test_missing_compiler_is_one_line(shapes, tmp_path, no_compiler):
-    with pytest.raises(CompilerError, match=r"tf-tvm-ops\[cuda-build\]"):
-        nvrtc.compile_cuda("", NEW)
+def test_missing_compiler_is_one_line(shapes, tmp_path, missing):
+    text = 'extern "C" __global__ void k(float* a) { a[0] = 1; }'
+    with pytest.raises(CompilerError, match=rf"tf-tvm-ops\[cuda-build\]' brings {missing}"):
+        compile_cuda(text, NEW)
     result = run("--shapes", shapes, "--target", NEW.name, "--out", tmp_path / "p")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert "pip install 'tf-tvm-ops[cuda-build]'" in line
 
 
+def test_code_that_is_not_assembled_is_one_line():
+    ptx = b".version 8.7\n.target sm_90\n.address_size 64\nno_such\n"
+    with pytest.raises(CompilerError, match=r"assembler failed for sm_90: .*no_such") as error:
+        assembler.assemble(ptx, "sm_90")
+    assert "\n" not in str(error.value)
+
+
 def test_code_that_does_not_compile_is_one_line():
-    with pytest.raises(CompilerError, match=r"failed for sm_90: .*no_such") as error:
-        nvrtc.compile_cuda('extern "C" __global__ void k() { no_such(); }', NEW)
+    with pytest.raises(CompilerError, match=r"failed for compute_80: .*no_such") as error:
+        compile_cuda('extern "C" __global__ void k() { no_such(); }', NEW)
     assert "\n" not in str(error.value)
 
 
@@ -267,7 +320,7 @@ def test_dispatcher_ignores_images_of_gpus(pack, capfd):
     [
         (NEW.name, "tir", "T.launch_thread"),
         (NEW.name, "cuda", "__global__"),
-        (NEW.name, "ptx", ".target sm_90"),
+        (NEW.name, "ptx", ".target sm_80"),
         (NEW.name, "asm", "asm: a kernel for GPUs has tir, cuda and ptx"),
         ("cpu:x86-64-v3", "tir", "T.func_attr"),
         ("cpu:x86-64-v3", "asm", "vfmadd"),
