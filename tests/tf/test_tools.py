@@ -345,6 +345,29 @@ def test_demo_times_a_stock_model_as_stock() -> None:
     assert len(report.rewritten) == 2
 
 
+def test_one_graph_serves_inputs_of_other_extents() -> None:
+    ways = {"stock": tf.linalg.matmul, "ours": tf_tvm_ops.batch_matmul}
+    rng = np.random.default_rng()
+
+    def inputs(m: int, n: int, k: int) -> tuple[cases.Array, cases.Array]:
+        return tuple(rng.standard_normal(s).astype(np.float32) for s in ((2, m, k), (2, k, n)))
+
+    first = inputs(3, 5, 7)
+    with timing.GraphTimer(first, ways, threads=1, most_ops=24) as timer:
+        for (a, b), total, copies in (
+            (first, 0, 1),
+            (inputs(9, 4, 2), 1000, 3),
+            (inputs(1, 1, 1), 1600, 100),
+            (inputs(3, 5, 7), 0, 1),
+        ):
+            timer.load((a, b), total)
+            for got in timer.outputs().values():
+                np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-5)
+            for found in timer.measure(0.001, 3).values():
+                assert found.input_bytes == copies * (a.nbytes + b.nbytes)
+                assert found.ops == copies if copies > 1 else 4 <= found.ops <= 24
+
+
 def test_no_way_is_always_timed_after_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ran before leaves caches and threads in a state that one way must not have to itself."""
     order: list[int] = []

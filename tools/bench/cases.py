@@ -120,6 +120,52 @@ def select(paths: Iterable[Path], per_site: int) -> list[Case]:
     return cases
 
 
+class Oracle:
+    """What a product of given operands is, in float64.
+
+    Parameters
+    ----------
+    case
+        The product.
+    lhs, rhs
+        Its operands.
+    """
+
+    def __init__(self, case: Case, lhs: Array, rhs: Array) -> None:
+        a = (lhs.swapaxes(-1, -2) if case.adj_x else lhs).astype(np.float64)
+        b = (rhs.swapaxes(-1, -2) if case.adj_y else rhs).astype(np.float64)
+        self.case = case
+        self._terms = a.shape[-1]
+        self._product = a @ b
+        self._size = np.abs(a) @ np.abs(b)
+
+    def worst_error(self, got: Array, scale: float = 1.0, addend: Array | None = None) -> float:
+        """Largest error of ``got``, as a multiple of what its type may lose on it.
+
+        ``got`` should be ``scale`` times the product, plus the addend if there is one.
+
+        The bound is the usual one for a sum of K products in any order, K·u·|lhs|·|rhs| with u the
+        unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). 16-bit
+        types are summed in float32; each op that follows the product rounds to 16 bits again.
+        """
+        dtype = self.case.dtype
+        scaled = scale * self._product
+        want, size, roundings = scaled, abs(scale) * self._size, self._terms + 1
+        if addend is not None:
+            want = want + addend
+            size = size + np.abs(addend)
+            roundings += 2
+        if got.shape != want.shape or not np.isfinite(got.astype(np.float64)).all():
+            return math.inf
+        summed = "float64" if dtype == "float64" else "float32"
+        bound = roundings * ROUNDING[summed] * size + _SMALLEST[dtype]
+        if summed != dtype:
+            # Of the product, the scaled product, and the sum; each may start from the one before.
+            stored = np.abs(scaled) + bound
+            bound = bound + 1.01 * ROUNDING[dtype] * (2 * stored + np.abs(want))
+        return float((np.abs(got.astype(np.float64) - want) / bound).max(initial=0.0))
+
+
 def worst_error(
     case: Case,
     lhs: Array,
@@ -128,29 +174,5 @@ def worst_error(
     scale: float = 1.0,
     addend: Array | None = None,
 ) -> float:
-    """Largest error of ``got``, as a multiple of what its type may lose on ``scale * product``.
-
-    With the addend, if there is one.
-
-    The bound is the usual one for a sum of K products in any order, K·u·|lhs|·|rhs| with u the
-    unit round-off (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5). 16-bit
-    types are summed in float32; each op that follows the product rounds to 16 bits again.
-    """
-    a = (lhs.swapaxes(-1, -2) if case.adj_x else lhs).astype(np.float64)
-    b = (rhs.swapaxes(-1, -2) if case.adj_y else rhs).astype(np.float64)
-    want = scale * (a @ b)
-    size = abs(scale) * (np.abs(a) @ np.abs(b))
-    roundings = a.shape[-1] + 1
-    if addend is not None:
-        want = want + addend
-        size = size + np.abs(addend)
-        roundings += 2
-    if got.shape != want.shape or not np.isfinite(got.astype(np.float64)).all():
-        return math.inf
-    summed = "float64" if case.dtype == "float64" else "float32"
-    bound = roundings * ROUNDING[summed] * size + _SMALLEST[case.dtype]
-    if summed != case.dtype:
-        # Of the product, the scaled product, and the sum; each may start from the one before.
-        stored = np.abs(scale * (a @ b)) + bound
-        bound = bound + 1.01 * ROUNDING[case.dtype] * (2 * stored + np.abs(want))
-    return float((np.abs(got.astype(np.float64) - want) / bound).max(initial=0.0))
+    """See :meth:`Oracle.worst_error`."""
+    return Oracle(case, lhs, rhs).worst_error(got, scale, addend)

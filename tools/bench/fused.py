@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tf_tvm_ops.tools.bench import report, runner, worker
-from tf_tvm_ops.tools.bench.cases import Array, Case, worst_error
+from tf_tvm_ops.tools.bench.cases import Array, Case, Oracle
 from tf_tvm_ops.tools.bench.machine import Machine
 
 MODULE = "tf_tvm_ops.tools.bench.fused"
@@ -168,8 +168,9 @@ def measure(job: worker.Job) -> None:
     """Measure, printing a JSON object for each product and cache state."""
     tf, ours = worker.start(job)
     from tf_tvm_ops.ops import served_by
-    from tf_tvm_ops.tools.bench.timing import GraphTimer
+    from tf_tvm_ops.tools.bench.timing import LastTimer
 
+    timers = LastTimer(job.threads, job.sizes)
     for index, case in enumerate(job.cases):
         adjoint = {"adj_x": case.adj_x, "adj_y": case.adj_y}
         rank = len(case.out_shape)
@@ -203,28 +204,30 @@ def measure(job: worker.Job) -> None:
             ways |= {"ours transpose": transpose, "stock transpose": stock_transpose}
         lhs, rhs = case.operands()
         mask = mask_of(case)
+        oracle = Oracle(case, lhs, rhs)
         server = served_by(lhs, rhs, **adjoint).numpy().decode()
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
-            inputs = (lhs, rhs, mask)
-            with GraphTimer(inputs, ways, job.threads, total, **job.sizes) as timer:
-                for name in ways:
-                    # Who is to blame if this is the last that is heard.
-                    worker.emit({"case": index, "running": name})
-                    _check(case, name, lhs, rhs, mask, timer.output(name))
-                samples = timer.samples(job.seconds, job.repeats)
+            timer = timers.load(adjoint, (lhs, rhs, mask), ways, total)
+            for name in ways:
+                # Who is to blame if this is the last that is heard.
+                worker.emit({"case": index, "running": name})
+                _check(oracle, name, mask, timer.output(name))
+            samples = timer.samples(job.seconds, job.repeats)
             worker.emit({"case": index, "cache": cache, "served_by": server, "samples": samples})
 
 
-def _check(case: Case, name: str, lhs: Array, rhs: Array, mask: Array, got: Array) -> None:
+def _check(oracle: Oracle, name: str, mask: Array, got: Array) -> None:
     if name.endswith("transpose"):
         got = got.swapaxes(-3, -2)
     if name.endswith("add"):
-        error = worst_error(case, lhs, rhs, got, SCALE, mask)
+        error = oracle.worst_error(got, SCALE, mask)
     else:
-        error = worst_error(case, lhs, rhs, got)
+        error = oracle.worst_error(got)
     if error > 1:
-        raise worker.WrongAnswerError(f"{name}: {case}: {error:.3g} times the rounding allowed")
+        raise worker.WrongAnswerError(
+            f"{name}: {oracle.case}: {error:.3g} times the rounding allowed"
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_tvm_ops import rewrite
@@ -15,6 +16,11 @@ from tf_tvm_ops.tools.bench.cases import Array
 from tf_tvm_ops.tools.bench.worker import LEAST_US
 
 Builder = Callable[..., tf.Tensor]
+
+_LENGTHS = sorted({*(2**i for i in range(2, 13)), *(3 * 2**i for i in range(1, 12))})
+"""Numbers of ops in a chain: few different ones, since each is set up when it is first run."""
+
+_TRIAL = 4
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class GraphTimer:
     the ops (starting it, reading the inputs) is measured too and taken off. Graphs are timed as
     they are built: nothing in them is rewritten.
 
+    Extents are left open in the graph, so that one serves inputs of any extents, one after the
+    other: building it takes longer than running it.
+
     Parameters
     ----------
     inputs
@@ -78,8 +87,7 @@ class GraphTimer:
     total_bytes
         The inputs are copied until they make up this size; 0 for a single copy.
     most_ops, most_copies
-        Ops in a chain, and copies of the inputs, at most: a large graph takes longer to build than
-        to run.
+        Ops in a chain, and copies of the inputs, at most.
     """
 
     def __init__(
@@ -91,32 +99,56 @@ class GraphTimer:
         most_ops: int = 512,
         most_copies: int = 2048,
     ) -> None:
-        self._most_ops = most_ops
-        self._bytes = sum(x.nbytes for x in inputs)
+        self._most_ops, self._most_copies = most_ops, most_copies
         self._builders = builders
         self._ops = 0
-        copies = max(1, min(most_copies, -(-total_bytes // self._bytes)))
+        self._copies = 0
+        self._reads: list[tuple[tf.Tensor, ...]] = []
+        self._assigns: list[list[Any]] = []
+        self._results: dict[str, tf.Tensor] = {}
+        self._chains: dict[tuple[str, bool], list[Any]] = {}
+        self._calls: dict[tuple[str, bool, int], Callable[[], object]] = {}
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=session_config(threads))
         with self._session.graph.as_default():
-            self._reads = self._variables(inputs, copies)
+            self._sources = [
+                tf.compat.v1.placeholder(tf.as_dtype(x.dtype), [None] * x.ndim) for x in inputs
+            ]
+        self.load(inputs, total_bytes)
+
+    def load(self, inputs: Sequence[Array], total_bytes: int = 0) -> None:
+        """Take other inputs, of the same types and numbers of dimensions."""
+        self._bytes = sum(x.nbytes for x in inputs)
+        copies = max(1, min(self._most_copies, -(-total_bytes // self._bytes)))
+        with self._session.graph.as_default():
+            while len(self._reads) < copies:
+                self._add_copy()
+        self._assign(range(copies), inputs)
+        empty = [np.zeros([0] * x.ndim, x.dtype) for x in inputs]
+        self._assign(range(copies, self._copies), empty)
+        self._copies = copies
 
     def __enter__(self) -> GraphTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the inputs."""
         self._session.close()
 
     def output(self, name: str) -> Array:
         """What one of them computes."""
-        with rewrite.disabled(), self._session.graph.as_default():
-            result: Array = self._session.run(self._builders[name](*self._reads[-1]))
+        with rewrite.disabled():
+            result: Array = self._session.run(self._result(name))
         return result
 
     def outputs(self) -> dict[str, Array]:
         """What each computes, by name."""
-        with rewrite.disabled(), self._session.graph.as_default():
-            found = {name: build(*self._reads[-1]) for name, build in self._builders.items()}
-            results: dict[str, Array] = self._session.run(found)
+        with rewrite.disabled():
+            results: dict[str, Array] = self._session.run(
+                {name: self._result(name) for name in self._builders}
+            )
         return results
 
     def measure(self, seconds: float, repeats: int) -> dict[str, Timing]:
@@ -130,14 +162,13 @@ class GraphTimer:
             return self._samples(seconds, repeats)
 
     def _samples(self, seconds: float, repeats: int) -> dict[str, list[float]]:
-        ops = len(self._reads)
+        ops = self._copies
         if ops == 1:
-            slowest = max(self._seconds_per_op(build) for build in self._builders.values())
-            ops = max(
-                4, min(self._most_ops, int(seconds / (len(self._builders) * repeats * slowest)))
-            )
-        runs = {name: self._chain(build, ops) for name, build in self._builders.items()}
-        empty = self._chain(None, ops)
+            slowest = max(self._seconds_per_op(name) for name in self._builders)
+            wanted = seconds / (len(self._builders) * repeats * slowest)
+            ops = max(n for n in _LENGTHS if n <= max(_LENGTHS[0], min(self._most_ops, wanted)))
+        runs = {name: self._chain(name, ops) for name in self._builders}
+        empty = self._empty()
         for run in (empty, *runs.values()):
             run()
         empties: list[float] = []
@@ -159,41 +190,109 @@ class GraphTimer:
         low, median, high = statistics.quantiles(times, n=4)
         # What a run takes without the ops was taken off: noise can leave less than nothing.
         median = max(median, LEAST_US)
-        return Timing(median, high - low, len(times), self._ops, len(self._reads) * self._bytes)
+        return Timing(median, high - low, len(times), self._ops, self._copies * self._bytes)
 
-    def _variables(self, inputs: Sequence[Array], copies: int) -> list[tuple[tf.Tensor, ...]]:
-        """Reads of variables: they share the variables' memory, and nothing can fold them."""
-        sources = [tf.compat.v1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in inputs]
-        reads: list[tuple[tf.Tensor, ...]] = []
-        assigns: list[Any] = []
-        for _ in range(copies):
-            handles = []
-            for source in sources:
-                handle = tf.raw_ops.VarHandleOp(
-                    dtype=source.dtype, shape=source.shape, shared_name=f"v{len(assigns)}"
-                )
-                # The sum is a new buffer; the variable would keep that of the source itself.
-                value = source + tf.zeros([], source.dtype)
-                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
-                handles.append((handle, source.dtype))
-            reads.append(tuple(tf.raw_ops.ReadVariableOp(resource=h, dtype=d) for h, d in handles))
-        self._session.run(assigns, dict(zip(sources, inputs)))
-        return reads
+    def _add_copy(self) -> None:
+        """Variables for the inputs. Reads share their memory, and nothing can fold them."""
+        reads, assigns = [], []
+        for index, source in enumerate(self._sources):
+            handle = tf.raw_ops.VarHandleOp(
+                dtype=source.dtype,
+                shape=source.shape,
+                shared_name=f"v{len(self._reads)}_{index}",
+            )
+            # The sum is a new buffer; the variable would keep that of the source itself.
+            value = source + tf.zeros([], source.dtype)
+            assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
+            read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=source.dtype)
+            read.set_shape(source.shape)
+            reads.append(read)
+        self._reads.append(tuple(reads))
+        self._assigns.append(assigns)
 
-    def _seconds_per_op(self, build: Builder) -> float:
-        run = self._chain(build, 8)
-        run()
-        return max(1e-7, min(_seconds(run) for _ in range(3)) / 8)
+    def _assign(self, copies: range, inputs: Sequence[Array]) -> None:
+        if copies:
+            assigns = [assign for copy in copies for assign in self._assigns[copy]]
+            self._session.run(assigns, dict(zip(self._sources, inputs)))
 
-    def _chain(self, build: Builder | None, ops: int) -> Callable[[], object]:
+    def _result(self, name: str) -> tf.Tensor:
+        if name not in self._results:
+            with self._session.graph.as_default():
+                self._results[name] = self._builders[name](*self._reads[0])
+        return self._results[name]
+
+    def _seconds_per_op(self, name: str) -> float:
+        run, empty = self._chain(name, _TRIAL), self._empty()
+        whole, base = (min(_seconds(call) for _ in range(3)) for call in (run, empty))
+        return max(1e-7, (whole - base) / _TRIAL)
+
+    def _chain(self, name: str, ops: int) -> Callable[[], object]:
+        """Runs the first ``ops`` of a chain; each reads a copy of its own if there are several."""
+        rotating = self._copies > 1
+        chain = self._chains.setdefault((name, rotating), [])
         with self._session.graph.as_default():
-            last = tf.group(*(tensor.op for inputs in self._reads for tensor in inputs))
-            if build is not None:
-                for i in range(ops):
-                    with tf.control_dependencies([last]):
-                        last = build(*self._reads[i % len(self._reads)]).op
-            call: Callable[[], object] = self._session.make_callable(last)
-        return call
+            while len(chain) < ops:
+                reads = self._reads[len(chain) if rotating else 0]
+                with tf.control_dependencies(chain[-1:]):
+                    chain.append(self._builders[name](*reads).op)
+        return self._call((name, rotating, ops), lambda: chain[ops - 1])
+
+    def _empty(self) -> Callable[[], object]:
+        reads = self._reads[: self._copies]
+        with self._session.graph.as_default():
+            return self._call(
+                ("", False, self._copies),
+                lambda: tf.group(*(tensor.op for copy in reads for tensor in copy)),
+            )
+
+    def _call(self, key: tuple[str, bool, int], fetch: Callable[[], Any]) -> Callable[[], object]:
+        if key not in self._calls:
+            self._calls[key] = self._session.make_callable(fetch())
+        return self._calls[key]
+
+
+class LastTimer:
+    """Keeps a timer for as long as what it times differs in the inputs alone.
+
+    Parameters
+    ----------
+    threads
+        Intra-op threads.
+    sizes
+        ``most_ops`` and ``most_copies`` of timers.
+    """
+
+    def __init__(self, threads: int, sizes: Mapping[str, int]) -> None:
+        self._threads = threads
+        self._sizes = sizes
+        self._timer: GraphTimer | None = None
+        self._kind: object = None
+
+    def load(
+        self,
+        kind: object,
+        inputs: Sequence[Array],
+        builders: Mapping[str, Builder],
+        total_bytes: int,
+    ) -> GraphTimer:
+        """A timer with these inputs.
+
+        Parameters
+        ----------
+        kind
+            Tells apart what the builders build.
+        inputs, builders, total_bytes
+            See :class:`GraphTimer`.
+        """
+        kind = (kind, tuple((x.dtype, x.ndim) for x in inputs))
+        if self._timer is not None and self._kind == kind:
+            self._timer.load(inputs, total_bytes)
+            return self._timer
+        if self._timer is not None:
+            self._timer.close()
+        self._timer = GraphTimer(inputs, builders, self._threads, total_bytes, **self._sizes)
+        self._kind = kind
+        return self._timer
 
 
 def _seconds(run: Callable[[], object]) -> float:

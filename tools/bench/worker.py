@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tf_tvm_ops.tools.bench.cases import Case, worst_error
+from tf_tvm_ops.tools.bench.cases import Case, Oracle
 
 LEAST_US = 1e-3
 """Time of an op that takes less than can be told."""
@@ -123,8 +123,9 @@ def measure(job: Job) -> None:
     """Measure, printing a JSON object for each product and cache state."""
     tf, tf_tvm_ops = start(job)
     from tf_tvm_ops.ops import served_by
-    from tf_tvm_ops.tools.bench.timing import GraphTimer
+    from tf_tvm_ops.tools.bench.timing import LastTimer
 
+    timers = LastTimer(job.threads, job.sizes)
     for index, case in enumerate(job.cases):
 
         def stock(lhs: Any, rhs: Any, case: Case = case) -> Any:
@@ -134,18 +135,19 @@ def measure(job: Job) -> None:
             return tf_tvm_ops.batch_matmul(lhs, rhs, case.adj_x, case.adj_y)
 
         lhs, rhs = case.operands()
+        oracle = Oracle(case, lhs, rhs)
         server = served_by(lhs, rhs, case.adj_x, case.adj_y).numpy().decode()
         for cache in job.caches:
             total = job.cold_bytes if cache == "cold" else 0
             ways = {"stock": stock, "ours": ours}
-            with GraphTimer((lhs, rhs), ways, job.threads, total, **job.sizes) as timer:
-                for name, got in timer.outputs().items():
-                    error = worst_error(case, lhs, rhs, got)
-                    if error > 1:
-                        raise WrongAnswerError(
-                            f"{name}: {case}: {error:.3g} times the rounding allowed"
-                        )
-                timings = timer.measure(job.seconds, job.repeats)
+            timer = timers.load((case.adj_x, case.adj_y), (lhs, rhs), ways, total)
+            for name, got in timer.outputs().items():
+                error = oracle.worst_error(got)
+                if error > 1:
+                    raise WrongAnswerError(
+                        f"{name}: {case}: {error:.3g} times the rounding allowed"
+                    )
+            timings = timer.measure(job.seconds, job.repeats)
             result = {
                 "case": index,
                 "cache": cache,

@@ -123,7 +123,8 @@ def _entrants(image: ImageEntry, rows: Sequence[ShapeRow]) -> list[_Entrant]:
         batches = by_problem.get(kernel.problem, {})
         for matrices in sorted({min(batches), max(batches)}) if batches else ():
             entrants.append(_Entrant(kernel, Case.of(batches[matrices])))
-    return entrants
+    # Those that one graph serves follow each other.
+    return sorted(entrants, key=lambda e: (e.case.dtype, e.case.adj_x, e.case.adj_y))
 
 
 @dataclass(frozen=True)
