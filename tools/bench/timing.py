@@ -18,7 +18,7 @@ from tf_tvm_ops.tools.bench.worker import LEAST_US
 Builder = Callable[..., tf.Tensor]
 
 _LENGTHS = sorted({*(2**i for i in range(2, 13)), *(3 * 2**i for i in range(1, 12))})
-"""Numbers of ops in a chain: few different ones, since each is set up when it is first run."""
+"""Numbers of ops in a chain, and of copies: few different ones, as each has a chain of its own."""
 
 _TRIAL = 4
 
@@ -106,7 +106,6 @@ class GraphTimer:
         self._reads: list[tuple[tf.Tensor, ...]] = []
         self._assigns: list[list[Any]] = []
         self._results: dict[str, tf.Tensor] = {}
-        self._chains: dict[tuple[str, bool], list[Any]] = {}
         self._calls: dict[tuple[str, bool, int], Callable[[], object]] = {}
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=session_config(threads))
         with self._session.graph.as_default():
@@ -118,7 +117,8 @@ class GraphTimer:
     def load(self, inputs: Sequence[Array], total_bytes: int = 0) -> None:
         """Take other inputs, of the same types and numbers of dimensions."""
         self._bytes = sum(x.nbytes for x in inputs)
-        copies = max(1, min(self._most_copies, -(-total_bytes // self._bytes)))
+        wanted = max(1, -(-total_bytes // self._bytes))
+        copies = next(n for n in (1, 2, *_LENGTHS) if n >= min(wanted, self._most_copies))
         with self._session.graph.as_default():
             while len(self._reads) < copies:
                 self._add_copy()
@@ -227,27 +227,22 @@ class GraphTimer:
         return max(1e-7, (whole - base) / _TRIAL)
 
     def _chain(self, name: str, ops: int) -> Callable[[], object]:
-        """Runs the first ``ops`` of a chain; each reads a copy of its own if there are several."""
-        rotating = self._copies > 1
-        chain = self._chains.setdefault((name, rotating), [])
-        with self._session.graph.as_default():
-            while len(chain) < ops:
-                reads = self._reads[len(chain) if rotating else 0]
-                with tf.control_dependencies(chain[-1:]):
-                    chain.append(self._builders[name](*reads).op)
-        return self._call((name, rotating, ops), lambda: chain[ops - 1])
+        """Runs a chain of its own; each op reads another copy if there are several."""
+        key = (name, self._copies > 1, ops)
+        if key not in self._calls:
+            last: list[Any] = []
+            with self._session.graph.as_default():
+                for i in range(ops):
+                    with tf.control_dependencies(last):
+                        last = [self._builders[name](*self._reads[i % self._copies]).op]
+            self._calls[key] = self._session.make_callable(last)
+        return self._calls[key]
 
     def _empty(self) -> Callable[[], object]:
-        reads = self._reads[: self._copies]
-        with self._session.graph.as_default():
-            return self._call(
-                ("", False, self._copies),
-                lambda: tf.group(*(tensor.op for copy in reads for tensor in copy)),
-            )
-
-    def _call(self, key: tuple[str, bool, int], fetch: Callable[[], Any]) -> Callable[[], object]:
+        key = ("", False, self._copies)
         if key not in self._calls:
-            self._calls[key] = self._session.make_callable(fetch())
+            reads = [tensor.op for copy in self._reads[: self._copies] for tensor in copy]
+            self._calls[key] = self._session.make_callable(reads)
         return self._calls[key]
 
 
