@@ -365,7 +365,31 @@ def test_one_graph_serves_inputs_of_other_extents() -> None:
                 np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-5)
             for found in timer.measure(0.001, 3).values():
                 assert found.input_bytes == copies * (a.nbytes + b.nbytes)
-                assert found.ops == copies if copies > 1 else 4 <= found.ops <= 24
+                assert 4 <= found.ops <= 24
+                assert copies == 1 or copies % found.ops == 0
+
+
+def test_cold_inputs_are_those_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    one = np.ones((1, 4, 4), np.float32)
+    with timing.GraphTimer((one,), {"a": tf.identity, "b": tf.negative}, threads=1) as timer:
+        timer.load((one,), 24 * one.nbytes)
+        copy_of = {reads[0].op.name: index for index, reads in enumerate(timer._reads)}
+        real = timer._callable
+
+        def recorded(ops):
+            call, copies, todo = real(ops), [], list(ops)
+            while todo:
+                op = todo.pop()
+                copies += [copy_of[x.op.name] for x in op.inputs if x.op.name in copy_of]
+                todo += op.control_inputs
+            return lambda: (read.extend(copies), call())
+
+        monkeypatch.setattr(timer, "_callable", recorded)
+        timer.samples(1e-6, 5)
+    assert len(read) >= 48
+    for index, copy in enumerate(read):
+        assert copy not in read[max(0, index - 20) : index], read
 
 
 def test_no_way_is_always_timed_after_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:

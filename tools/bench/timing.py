@@ -17,10 +17,10 @@ from tf_tvm_ops.tools.bench.worker import LEAST_US
 
 Builder = Callable[..., tf.Tensor]
 
-_LENGTHS = sorted({*(2**i for i in range(2, 13)), *(3 * 2**i for i in range(1, 12))})
+_LENGTHS: list[int] = sorted({*(2**i for i in range(2, 13)), *(3 * 2**i for i in range(1, 12))})
 """Numbers of ops in a chain, and of copies: few different ones, as each has a chain of its own."""
 
-_TRIAL = 4
+_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class GraphTimer:
 
     Each is a chain of ops of which every one waits for the one before. What a run costs without
     the ops (starting it, reading the inputs) is measured too and taken off. Graphs are timed as
-    they are built: nothing in them is rewritten.
+    they are built: nothing in them is rewritten. Where inputs are copied, a run reads those copies
+    that were read longest ago.
 
     Extents are left open in the graph, so that one serves inputs of any extents, one after the
     other: building it takes longer than running it.
@@ -106,7 +107,8 @@ class GraphTimer:
         self._reads: list[tuple[tf.Tensor, ...]] = []
         self._assigns: list[list[Any]] = []
         self._results: dict[str, tf.Tensor] = {}
-        self._calls: dict[tuple[str, bool, int], Callable[[], object]] = {}
+        self._calls: dict[tuple[str, int, int, int], Callable[[], object]] = {}
+        self._turn = 0
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=session_config(threads))
         with self._session.graph.as_default():
             self._sources = [
@@ -162,29 +164,20 @@ class GraphTimer:
             return self._samples(seconds, repeats)
 
     def _samples(self, seconds: float, repeats: int) -> dict[str, list[float]]:
-        ops = self._copies
-        if ops == 1:
-            slowest = max(self._seconds_per_op(name) for name in self._builders)
-            wanted = seconds / (len(self._builders) * repeats * slowest)
-            ops = max(n for n in _LENGTHS if n <= max(_LENGTHS[0], min(self._most_ops, wanted)))
-        runs = {name: self._chain(name, ops) for name in self._builders}
-        empty = self._empty()
-        for run in (empty, *runs.values()):
-            run()
-        empties: list[float] = []
-        samples: dict[str, list[float]] = {name: [] for name in runs}
+        ops = self._length(seconds / (len(self._builders) * repeats))
+        chains = {name: self._chains(name, ops) for name in self._builders}
         # On their own: whoever came after one of them would find the other threads asleep.
-        empties += [_seconds(empty) for _ in range(repeats)]
-        turns = [(run, samples[name]) for name, run in runs.items()]
-        for run, _ in turns:
-            run()
+        empty = self._empty(ops)
+        base = statistics.median([_seconds(empty) for _ in range(repeats)])
+        samples: dict[str, list[float]] = {name: [] for name in self._builders}
+        for name in self._builders:
+            self._run(chains[name])
         for number in range(repeats):
             # There and back, so that none has always the same one before it.
-            for run, times in turns if number % 2 else reversed(turns):
-                times.append(_seconds(run))
-        base = statistics.median(empties)
+            for name in samples if number % 2 else reversed(samples):
+                samples[name].append(1e6 * (self._run(chains[name]) - base) / ops)
         self._ops = ops
-        return {name: [1e6 * (t - base) / ops for t in times] for name, times in samples.items()}
+        return samples
 
     def _timing(self, times: list[float]) -> Timing:
         low, median, high = statistics.quantiles(times, n=4)
@@ -221,29 +214,58 @@ class GraphTimer:
                 self._results[name] = self._builders[name](*self._reads[0])
         return self._results[name]
 
-    def _seconds_per_op(self, name: str) -> float:
-        run, empty = self._chain(name, _TRIAL), self._empty()
-        whole, base = (min(_seconds(call) for _ in range(3)) for call in (run, empty))
-        return max(1e-7, (whole - base) / _TRIAL)
+    def _length(self, seconds: float) -> int:
+        """Ops of a run that takes about so long; of copies, a run reads one part in eight."""
+        if self._copies > 1:
+            parts = max(1, min(_PARTS, self._copies // _LENGTHS[0]))
+            return self._copies // next(n for n in range(parts, 0, -1) if self._copies % n == 0)
+        slowest = max(self._seconds_per_op(name) for name in self._builders)
+        most = max(_LENGTHS[0], min(self._most_ops, seconds / slowest))
+        return max(n for n in _LENGTHS if n <= most)
 
-    def _chain(self, name: str, ops: int) -> Callable[[], object]:
-        """Runs a chain of its own; each op reads another copy if there are several."""
-        key = (name, self._copies > 1, ops)
+    def _seconds_per_op(self, name: str) -> float:
+        ops = _LENGTHS[0]
+        (chain,), empty = self._chains(name, ops), self._empty(ops)
+        whole = min(_seconds(chain) for _ in range(3))
+        return max(1e-7, (whole - min(_seconds(empty) for _ in range(3))) / ops)
+
+    def _run(self, chains: Sequence[Callable[[], object]]) -> float:
+        """Seconds of one of the chains: the one whose copies were read longest ago."""
+        self._turn += 1
+        return _seconds(chains[self._turn % len(chains)])
+
+    def _chains(self, name: str, ops: int) -> list[Callable[[], object]]:
+        """All chains of so many ops: one for each part of the copies."""
+        return [self._chain(name, start, ops) for start in self._starts(ops)]
+
+    def _starts(self, ops: int) -> range:
+        return range(0, self._copies, ops if self._copies > 1 else 1)
+
+    def _chain(self, name: str, start: int, ops: int) -> Callable[[], object]:
+        step = int(self._copies > 1)
+        key = (name, start, step * ops, ops)
         if key not in self._calls:
             last: list[Any] = []
             with self._session.graph.as_default():
                 for i in range(ops):
                     with tf.control_dependencies(last):
-                        last = [self._builders[name](*self._reads[i % self._copies]).op]
-            self._calls[key] = self._session.make_callable(last)
+                        last = [self._builders[name](*self._reads[start + step * i]).op]
+            self._calls[key] = self._callable(last)
         return self._calls[key]
 
-    def _empty(self) -> Callable[[], object]:
-        key = ("", False, self._copies)
+    def _empty(self, ops: int) -> Callable[[], object]:
+        """What a run is without its ops."""
+        copies = ops if self._copies > 1 else 1
+        key = ("", 0, copies, 0)
         if key not in self._calls:
-            reads = [tensor.op for copy in self._reads[: self._copies] for tensor in copy]
-            self._calls[key] = self._session.make_callable(reads)
+            reads = [tensor.op for copy in self._reads[:copies] for tensor in copy]
+            self._calls[key] = self._callable(reads)
         return self._calls[key]
+
+    def _callable(self, ops: Sequence[Any]) -> Callable[[], object]:
+        call: Callable[[], object] = self._session.make_callable(ops)
+        call()  # the first time takes longer
+        return call
 
 
 class LastTimer:
