@@ -68,15 +68,21 @@ class Timing:
         What follows the product: ``"none"``, ``"add"`` (scale and addend) or ``"transpose"``; ops
         of their own in stock.
     onednn, eigen
-        Against stock with oneDNN on, as TensorFlow ships, and off.
+        Against stock with oneDNN on, as TensorFlow ships, and off. None where stock ended the
+        process that measured; the kernel serves there.
     """
 
     matrices: int
     threads: int
     cache: str
     epilogue: str
-    onednn: Duel
-    eigen: Duel
+    onednn: Duel | None
+    eigen: Duel | None
+
+    @property
+    def duels(self) -> tuple[Duel, ...]:
+        """Those that were fought to the end."""
+        return tuple(duel for duel in (self.onednn, self.eigen) if duel is not None)
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -85,15 +91,16 @@ class Timing:
             "threads": self.threads,
             "cache": self.cache,
             "epilogue": self.epilogue,
-            "onednn": self.onednn.to_json(),
-            "eigen": self.eigen.to_json(),
+            "onednn": self.onednn and self.onednn.to_json(),
+            "eigen": self.eigen and self.eigen.to_json(),
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Timing:
         """The inverse of :meth:`to_json`."""
         names = ("matrices", "threads", "cache", "epilogue")
-        duels = (Duel(**fields[name]) for name in ("onednn", "eigen"))
+        found = (fields[name] for name in ("onednn", "eigen"))
+        duels = (None if duel is None else Duel(**duel) for duel in found)
         return cls(*(fields[name] for name in names), *duels)
 
 
@@ -137,13 +144,16 @@ class KernelEntry:
             return max(timing.matrices, matrices) / max(1, min(timing.matrices, matrices))
 
         nearest = min(self.timings, key=distance).matrices
-        won: dict[str, bool] = {}
+        fought: dict[str, list[Duel | None]] = {}
         for timing in self.timings:
-            if timing.matrices == nearest and timing.epilogue in ("none", epilogue):
+            if timing.matrices == nearest:
                 duel = timing.onednn if onednn else timing.eigen
-                won[timing.epilogue] = won.get(timing.epilogue, True) and duel.won
+                fought.setdefault(timing.epilogue, []).append(duel)
         # What was measured fused says more than what was measured bare.
-        return won.get(epilogue, won.get("none", False))
+        duels = fought.get(epilogue, fought.get("none"))
+        if duels is None:
+            return False
+        return None in duels or all(duel.won for duel in duels if duel is not None)
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""

@@ -92,8 +92,10 @@ def _table(image: ImageEntry) -> Table:
     return table
 
 
-def _cells(duel: Duel, word: str) -> tuple[str, str, str]:
+def _cells(duel: Duel | None, word: str) -> tuple[str, str, str]:
     style = "green" if word == KERNEL else "red"
+    if duel is None:
+        return "–", "failed", f"[{style}]{word}[/]"
     return (
         microseconds(duel.kernel_us),
         f"{microseconds(duel.stock_us)} ±{microseconds(duel.noise_us)}",

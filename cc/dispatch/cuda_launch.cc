@@ -11,8 +11,13 @@ namespace {
 
 constexpr int kCuda = 2;  // kDLCUDA
 
-// TVM's runtime keeps functions of modules in tables of this many GPUs, unchecked.
-constexpr int kMaxDevices = 32;
+// Whether the driver still does work on a stream, done or not. An error of earlier work, such as an
+// illegal address, is met by whatever is called next, and by all that is called from then on.
+bool IsUsable(const CudaApi& api, void* stream) {
+  constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
+  const int state = api.query_stream(stream);
+  return state == 0 || state == kNotReady;
+}
 
 // Makes the primary context of a GPU that of the thread, as long as it lives.
 class CurrentDevice {
@@ -69,23 +74,25 @@ class CurrentStream {
 
 }  // namespace
 
-std::string LaunchOnGpu(const Plan& plan, const Kernel& kernel, const CudaStream& where) {
+LaunchResult LaunchOnGpu(const Plan& plan, const Kernel& kernel, const CudaStream& where) {
   try {
     if (where.device < 0 || where.device >= kMaxDevices) {
-      return "GPU " + std::to_string(where.device) + ": expected one of 0 to " +
-             std::to_string(kMaxDevices - 1);
+      return {"GPU " + std::to_string(where.device) + ": expected one of 0 to " +
+              std::to_string(kMaxDevices - 1)};
     }
     // The plan would write the empty sums itself.
-    if (plan.problem().k == 0) return "a product of k = 0 is none for a kernel on a GPU";
+    if (plan.problem().k == 0) return {"a product of k = 0 is none for a kernel on a GPU"};
     const CudaApi* api = OpenCudaRuntime();
-    if (api == nullptr) return CudaRuntimeProblem();
+    if (api == nullptr) return {CudaRuntimeProblem()};
     const CurrentDevice device(*api, where.device);
-    if (!device.error().empty()) return device.error();
+    if (!device.error().empty()) return {device.error()};
     const CurrentStream stream(where);
-    if (!stream.is_set()) return "the stream was refused";
-    return plan.Run(kernel, 0, plan.size());
+    if (!stream.is_set()) return {"the stream was refused"};
+    LaunchResult result{plan.Run(kernel, 0, plan.size())};
+    result.refused = !result.error.empty() && IsUsable(*api, where.stream);
+    return result;
   } catch (const std::exception& e) {
-    return e.what();
+    return {e.what()};
   }
 }
 

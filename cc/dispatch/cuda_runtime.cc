@@ -98,6 +98,7 @@ std::string Load(CudaApi* api) {
   if (runtime == nullptr) return error;
   Find(driver, "cuCtxGetCurrent", &api->context_of_thread, &error);
   Find(driver, "cuCtxSetCurrent", &api->set_context_of_thread, &error);
+  Find(driver, "cuStreamQuery", &api->query_stream, &error);
   Find(runtime, "cudaGetDeviceCount", &api->device_count, &error);
   Find(runtime, "cudaGetDevice", &api->device_of_thread, &error);
   Find(runtime, "cudaSetDevice", &api->set_device_of_thread, &error);

@@ -13,6 +13,7 @@ namespace tf_tvm_ops {
 struct CudaApi {
   int (*context_of_thread)(void** context) = nullptr;     // cuCtxGetCurrent
   int (*set_context_of_thread)(void* context) = nullptr;  // cuCtxSetCurrent
+  int (*query_stream)(void* stream) = nullptr;            // cuStreamQuery
   int (*device_count)(int* count) = nullptr;              // cudaGetDeviceCount
   int (*device_of_thread)(int* device) = nullptr;         // cudaGetDevice
   int (*set_device_of_thread)(int device) = nullptr;      // cudaSetDevice

@@ -74,7 +74,19 @@ PackKernel::PackKernel(Image* image, KernelEntry entry) : image_(image), entry_(
 const std::string& PackKernel::target() const { return image_->target(); }
 const std::string& PackKernel::pack() const { return image_->pack(); }
 bool PackKernel::Ready() const { return image_->Ready(); }
-bool PackKernel::failed() const { return image_->failed(); }
+bool PackKernel::failed(int device) const { return image_->failed() || FailedOn(device); }
+
+void PackKernel::Fail(int device, const std::string& error) const {
+  if ((failed_on_.fetch_or(Bit(device)) & Bit(device)) != 0) return;
+  const std::string place = IsCudaTarget(target()) ? "on GPU " + std::to_string(device) + " " : "";
+  // TVM's runtime ends some messages with the source of the kernel.
+  constexpr size_t kMaxShown = 500;
+  Log(Severity::kWarning, "kernel " + symbol() + " (" + target() + ") of the pack " + pack() +
+                              " failed " + place + "and is not called " + place +
+                              "any more; what is next in line, in the end TensorFlow's own, "
+                              "serves instead: " +
+                              error.substr(0, kMaxShown));
+}
 
 std::string PackKernel::Call(const KernelArgs& args) const {
   try {

@@ -31,19 +31,28 @@ class PackKernel final : public Kernel {
   const Duels& duels() const override { return entry_.duels; }
   const FallbackModel* model() const override { return entry_.model ? &*entry_.model : nullptr; }
   bool Ready() const override;
+  bool FailedOn(int device) const override {
+    return (failed_on_.load(std::memory_order_relaxed) & Bit(device)) != 0;
+  }
+  void Fail(int device, const std::string& error) const override;
   std::string Call(const KernelArgs& args) const override;
 
-  // Whether Ready() is known to be false.
-  bool failed() const;
+  // Whether it is known to be of no use on a device: its image or the kernel itself failed.
+  bool failed(int device) const;
 
  private:
   friend class Image;
+
+  static uint32_t Bit(int device) {
+    return uint32_t{1} << (static_cast<unsigned>(device) % kMaxDevices);
+  }
 
   Image* const image_;
   const KernelEntry entry_;
   // Written once, before the image is said to be open.
   TVMFFISafeCallType safe_call_ = nullptr;
   void* function_ = nullptr;
+  mutable std::atomic<uint32_t> failed_on_{0};  // a bit for each device
 };
 
 class Image {

@@ -15,6 +15,10 @@ namespace tf_tvm_ops {
 // builds the callee and names the same version.
 constexpr int kKernelAbi = 2;
 
+// Devices are told apart by numbers below this: of a GPU CUDA's own, of the CPU 0. TVM's runtime
+// keeps functions of modules in tables of so many GPUs, unchecked.
+constexpr int kMaxDevices = 32;
+
 // What a kernel adds to the scaled product.
 enum class AddendKind : uint8_t {
   kNone = 0,
@@ -76,6 +80,11 @@ class TF_TVM_OPS_EXPORT Kernel {
   // Loads the image behind the kernel on first use (checksum, dlopen, symbol). False when that
   // failed, now or earlier: the failure was logged once, the kernel must not be called.
   virtual bool Ready() const = 0;
+
+  // Whether it failed on a device when it was called, so that it is to be passed over there.
+  virtual bool FailedOn(int device) const = 0;
+  // Notes that it did, for the life of the process. One warning says so, whoever notes it first.
+  virtual void Fail(int device, const std::string& error) const = 0;
 
   // Computes batches [begin, end). The workspace a kernel asks for is taken from a buffer of the
   // calling thread. Returns an empty string, or what went wrong. Never throws.

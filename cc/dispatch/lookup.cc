@@ -20,21 +20,26 @@ const KernelTable* MakeTable(const std::vector<const PackKernel*>& kernels) {
 Lookup::Lookup(std::vector<std::string> targets)
     : targets_(std::move(targets)), table_(MakeTable({})) {}
 
-const Kernel* Lookup::Find(const Problem& problem) const {
+const Kernel* Lookup::Find(const Problem& problem, int device) const {
   const KernelTable::Candidates candidates = table_.load(std::memory_order_acquire)->Find(problem);
   for (const PackKernel* kernel : candidates) {
-    if (!kernel->failed()) return kernel;
+    if (!kernel->failed(device)) return kernel;
   }
   // All failed: the first says so when asked.
   return candidates.first == candidates.last ? nullptr : *candidates.first;
 }
 
-const Kernel* Lookup::FindReady(const Problem& problem, Refusal* refusal) const {
+const Kernel* Lookup::FindReady(const Problem& problem, int device, Refusal* refusal) const {
   const KernelTable::Candidates candidates = table_.load(std::memory_order_acquire)->Find(problem);
+  Refusal found = candidates.first == candidates.last ? Refusal::kNoKernel : Refusal::kImage;
   for (const PackKernel* kernel : candidates) {
-    if (kernel->Ready()) return kernel;
+    if (kernel->FailedOn(device)) {
+      found = Refusal::kKernelFailed;
+    } else if (kernel->Ready()) {
+      return kernel;
+    }
   }
-  *refusal = candidates.first == candidates.last ? Refusal::kNoKernel : Refusal::kImage;
+  *refusal = found;
   return nullptr;
 }
 

@@ -24,14 +24,15 @@ class TF_TVM_OPS_EXPORT Lookup {
   Lookup(const Lookup&) = delete;
   Lookup& operator=(const Lookup&) = delete;
 
-  // The kernel for exactly this problem, or nullptr. The kernel returned may still fail to load:
-  // ask Ready(). Kernels whose image is known to have failed are passed over while there is
-  // another.
-  const Kernel* Find(const Problem& problem) const;
+  // The kernel for exactly this problem on one of the devices, or nullptr. The kernel returned may
+  // still fail to load: ask Ready(). Kernels that are known to have failed, or whose image has, are
+  // passed over while there is another.
+  const Kernel* Find(const Problem& problem, int device) const;
 
-  // The same, loaded: the first kernel for exactly this problem that is Ready(). If there is none,
-  // nullptr, and kNoKernel or kImage in *refusal, which is else left alone.
-  const Kernel* FindReady(const Problem& problem, Refusal* refusal) const;
+  // The same, loaded: the first kernel for exactly this problem that is Ready() and has not failed.
+  // If there is none, nullptr, and kNoKernel, kImage or kKernelFailed in *refusal, which is else
+  // left alone.
+  const Kernel* FindReady(const Problem& problem, int device, Refusal* refusal) const;
 
   // Whether no pack has a kernel for the device.
   bool empty() const;

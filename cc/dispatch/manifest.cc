@@ -210,18 +210,20 @@ Problem ReadProblem(const Node& node) {
   return problem;
 }
 
-bool Won(const Node& node) {
+Outcome ReadOutcome(const Node& node) {
+  if (node.is_null()) return Outcome::kStockFailed;
   const double kernel = node.Member("kernel_us").AsReal();
   const double stock = node.Member("stock_us").AsReal();
-  return stock - kernel > node.Member("noise_us").AsReal();
+  const bool won = stock - kernel > node.Member("noise_us").AsReal();
+  return won ? Outcome::kWon : Outcome::kLost;
 }
 
 Duel ReadDuel(const Node& node) {
   Duel duel;
   duel.matrices = node.Member("matrices").AsInteger(1, INT64_MAX);
   duel.epilogue = node.Member("epilogue").AsEnum<Epilogue>();
-  duel.beats_onednn = Won(node.Member("onednn"));
-  duel.beats_eigen = Won(node.Member("eigen"));
+  duel.onednn = ReadOutcome(node.Member("onednn"));
+  duel.eigen = ReadOutcome(node.Member("eigen"));
   return duel;
 }
 

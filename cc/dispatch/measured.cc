@@ -29,8 +29,8 @@ bool Parse(std::string_view name, Epilogue* epilogue) {
 void Duels::Add(const Duel& duel) {
   for (Duel& other : duels_) {
     if (other.matrices == duel.matrices && other.epilogue == duel.epilogue) {
-      other.beats_onednn &= duel.beats_onednn;
-      other.beats_eigen &= duel.beats_eigen;
+      other.onednn = std::max(other.onednn, duel.onednn);
+      other.eigen = std::max(other.eigen, duel.eigen);
       return;
     }
   }
@@ -47,7 +47,7 @@ bool Duels::ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) cons
   bool wins = false;
   for (const Duel& duel : duels_) {
     if (duel.matrices != nearest) continue;
-    const bool won = onednn ? duel.beats_onednn : duel.beats_eigen;
+    const bool won = (onednn ? duel.onednn : duel.eigen) != Outcome::kLost;
     if (duel.epilogue == epilogue) return won;
     if (duel.epilogue == Epilogue::kNone) wins = won;
   }

@@ -16,24 +16,28 @@ namespace tf_tvm_ops {
 enum class Epilogue : uint8_t { kNone, kAdd, kTranspose };
 bool Parse(std::string_view name, Epilogue* epilogue);
 
-// Whether a kernel was faster than stock by more than the noise, for one number of matrices, in
-// every setting measured.
+// How a kernel did against stock: whether it was faster by more than the noise, or stock ended the
+// process that measured. In several settings, the last of these counts.
+enum class Outcome : uint8_t { kWon, kLost, kStockFailed };
+
+// For one number of matrices, in every setting measured.
 struct Duel {
   int64_t matrices = 0;
   Epilogue epilogue = Epilogue::kNone;
-  bool beats_onednn = false;
-  bool beats_eigen = false;
+  Outcome onednn = Outcome::kLost;
+  Outcome eigen = Outcome::kLost;
 };
 
 // The duels of one kernel.
 class TF_TVM_OPS_EXPORT Duels {
  public:
-  // One that was fought in several settings has to be won in each.
+  // One that was fought in several settings has to be won in each, unless stock failed in any.
   void Add(const Duel& duel);
 
-  // Whether the kernel is expected to beat stock: as it did with the number of matrices nearest to
-  // this one. Without a duel for the epilogue, what a kernel wins bare it wins fused, where stock
-  // pays passes over memory on top. A kernel that was not measured is expected to win.
+  // Whether the kernel is expected to beat stock, or stock to fail: as it was with the number of
+  // matrices nearest to this one. Without a duel for the epilogue, what a kernel wins bare it wins
+  // fused, where stock pays passes over memory on top. A kernel that was not measured is expected
+  // to win.
   bool ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) const;
 
  private:

@@ -132,6 +132,8 @@ const char* RefusalName(Refusal refusal) {
       return "rank";
     case Refusal::kImage:
       return "image";
+    case Refusal::kKernelFailed:
+      return "kernel_failed";
     case Refusal::kStockFaster:
       return "stock_faster";
     case Refusal::kConfigured:

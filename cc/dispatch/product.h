@@ -15,13 +15,14 @@ namespace tf_tvm_ops {
 // Why no kernel serves a product. The names (RefusalName) are the vocabulary of logs, `explain`
 // and tests.
 enum class Refusal : uint8_t {
-  kNone,         // a kernel serves it
-  kNoKernel,     // no pack holds a kernel for the problem
-  kLayout,       // neither dimension of an operand is contiguous
-  kRank,         // more batch dimensions than kMaxBatchRank after merging
-  kImage,        // the kernel's image could not be loaded
-  kStockFaster,  // stock was measured faster than the kernel
-  kConfigured    // the configuration asks for another implementation
+  kNone,          // a kernel serves it
+  kNoKernel,      // no pack holds a kernel for the problem
+  kLayout,        // neither dimension of an operand is contiguous
+  kRank,          // more batch dimensions than kMaxBatchRank after merging
+  kImage,         // the kernel's image could not be loaded
+  kKernelFailed,  // the kernel failed when it was called
+  kStockFaster,   // stock was measured faster than the kernel
+  kConfigured     // the configuration asks for another implementation
 };
 TF_TVM_OPS_EXPORT const char* RefusalName(Refusal refusal);
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cc/dispatch/dispatcher.h"
+#include "cc/dispatch/kernel.h"
 #include "cc/ops/gpu_description.h"
 #include "cc/ops/stock_kernel.h"
 #include "tensorflow/core/framework/types.pb.h"
@@ -68,13 +69,14 @@ bool FacesNoOneDnn(const MatMulShapes& /*shapes*/) { return false; }
 }  // namespace
 
 const Backend& CpuBackend() {
-  static const Backend cpu{&Dispatcher::Global().cpu(), &GenericPaysOnCpu, &FacesOneDnn};
+  static const Backend cpu{&Dispatcher::Global().cpu(), 0, &GenericPaysOnCpu, &FacesOneDnn};
   return cpu;
 }
 
 Backend GpuBackend(const tensorflow::DeviceAttributes& device) {
-  const GpuDescription gpu = DescribeGpu(device);
-  return {&Dispatcher::Global().gpu(gpu.capability), &GenericPaysOnGpu, &FacesNoOneDnn};
+  GpuDescription gpu = DescribeGpu(device);
+  if (gpu.device < 0 || gpu.device >= kMaxDevices) gpu = {};
+  return {&Dispatcher::Global().gpu(gpu.capability), gpu.device, &GenericPaysOnGpu, &FacesNoOneDnn};
 }
 
 }  // namespace tf_tvm_ops

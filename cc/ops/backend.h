@@ -11,8 +11,9 @@
 namespace tf_tvm_ops {
 
 struct Backend {
-  // The kernels that the device can run, of the dispatcher of this process.
+  // The kernels that the device can run, of the dispatcher of this process, and its number there.
   const Lookup* kernels = nullptr;
+  int device = 0;
   // Whether the generic kernel is expected to be faster than stock, which has no kernel made for
   // the shapes either, for a product of so many matrices. For packs that were not tuned.
   bool (*generic_pays)(const MatMulShapes& shapes, int64_t matrices) = nullptr;
@@ -22,7 +23,8 @@ struct Backend {
 
 const Backend& CpuBackend();
 
-// That of a GPU, by its attributes; one that does not tell its compute capability has no kernels.
+// That of a GPU, by its attributes; one that does not tell its compute capability, or has a number
+// that TVM's runtime has no place for, has no kernels.
 // Takes a lock: not for every call of an op.
 Backend GpuBackend(const tensorflow::DeviceAttributes& device);
 

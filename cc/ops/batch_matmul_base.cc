@@ -1,5 +1,7 @@
 #include "cc/ops/batch_matmul_base.h"
 
+#include <utility>
+
 namespace tf_tvm_ops {
 
 using tensorflow::TensorShape;
@@ -23,10 +25,21 @@ void BatchMatMulBase::Compute(tensorflow::OpKernelContext* ctx) {
     absl::Status resolved =
         ResolveMatMulShapes(attrs_, ctx->input(0).shape(), ctx->input(1).shape(), addend, &shapes);
     if (!resolved.ok()) return resolved;
-    Choice choice = Choose(backend_, shapes, fallback_);
-    return Serve(ctx, shapes, &choice);
+    for (;;) {
+      Choice choice = Choose(backend_, shapes, fallback_);
+      absl::Status served = Serve(ctx, shapes, &choice);
+      if (choice.failure.empty()) return served;
+      // From now on it is not chosen, so that this ends.
+      choice.kernel->Fail(backend_.device, choice.failure);
+      delete ctx->release_output(0).tensor;
+    }
   });
   OP_REQUIRES_OK(ctx, status);
+}
+
+absl::Status BatchMatMulBase::Failed(std::string error, Choice* choice) {
+  choice->failure = std::move(error);
+  return absl::InternalError("a kernel failed");
 }
 
 }  // namespace tf_tvm_ops

@@ -3,6 +3,7 @@
 #define TF_TVM_OPS_CC_OPS_BATCH_MATMUL_BASE_H_
 
 #include <exception>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,8 @@ absl::Status Guarded(Body body) {
 // tensor_data() rather than flat(): inputs need not be aligned, and flat() aborts if not.
 inline const void* Data(const tensorflow::Tensor& tensor) { return tensor.tensor_data().data(); }
 
-// Validates, looks up what serves the product, and has it served.
+// Validates, looks up what serves the product, and has it served; by what is next in line if a
+// kernel turns out to be of no use.
 class BatchMatMulBase : public tensorflow::OpKernel {
  public:
   explicit BatchMatMulBase(tensorflow::OpKernelConstruction* ctx);
@@ -38,8 +40,12 @@ class BatchMatMulBase : public tensorflow::OpKernel {
   void Compute(tensorflow::OpKernelContext* ctx) final;
 
  protected:
+  // An error is the op's, unless it left a `failure` in the choice. The output may be set then.
   virtual absl::Status Serve(tensorflow::OpKernelContext* ctx, const MatMulShapes& shapes,
                              Choice* choice) const = 0;
+
+  // What Serve returns for a kernel that failed, so that something else serves.
+  static absl::Status Failed(std::string error, Choice* choice);
 
   MatMulAttrs attrs_;
 

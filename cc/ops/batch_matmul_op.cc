@@ -1,6 +1,8 @@
 // TvmBatchMatMul, TvmBatchMatMulAdd and TvmBatchMatMulTranspose on CPUs.
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "cc/dispatch/product.h"
@@ -54,7 +56,9 @@ class BatchMatMulOp final : public BatchMatMulBase {
                                 Tensor* out) {
     const void* addend = shapes.product.has_addend ? Data(ctx->input(2)) : nullptr;
     choice->plan.Bind(Data(ctx->input(0)), Data(ctx->input(1)), addend, out->data());
-    return RunSharded(ctx, choice->plan, *choice->kernel, CyclesPerMatrix(shapes.product));
+    std::string error =
+        RunSharded(ctx, choice->plan, *choice->kernel, CyclesPerMatrix(shapes.product));
+    return error.empty() ? absl::OkStatus() : Failed(std::move(error), choice);
   }
 
   // lhs·rhs alone, row-major; for an empty product the one number that all its elements are.

@@ -58,7 +58,7 @@ Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallb
 
   const Problem& problem = choice.plan.problem();
   const int64_t matrices = choice.plan.size();
-  choice.kernel = backend.kernels->FindReady(problem, &choice.refusal);
+  choice.kernel = backend.kernels->FindReady(problem, backend.device, &choice.refusal);
   if (choice.kernel != nullptr) {
     const bool onednn = backend.faces_onednn(shapes);
     if (!choice.kernel->duels().ExpectedToWin(matrices, EpilogueOf(shapes), onednn)) {
@@ -67,11 +67,13 @@ Choice Choose(const Backend& backend, const MatMulShapes& shapes, Fallback fallb
     }
   } else if (fallback != Fallback::kStock) {
     // Not FindReady: an image is opened when a kernel of it is wanted.
-    const Kernel* generic = backend.kernels->Find(problem.Generic());
+    const Kernel* generic = backend.kernels->Find(problem.Generic(), backend.device);
     if (generic != nullptr && (fallback == Fallback::kGeneric ||
                                GenericPays(backend, shapes, matrices, generic->model()))) {
-      Refusal no_generic;
-      choice.kernel = backend.kernels->FindReady(problem.Generic(), &no_generic);
+      Refusal no_generic = Refusal::kNone;
+      choice.kernel = backend.kernels->FindReady(problem.Generic(), backend.device, &no_generic);
+      // That it failed tells more than that there was no other.
+      if (no_generic == Refusal::kKernelFailed) choice.refusal = no_generic;
     }
   }
   if (choice.kernel != nullptr) choice.server = Server::kKernel;

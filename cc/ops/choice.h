@@ -29,6 +29,8 @@ struct Choice {
   const Kernel* kernel = nullptr;    // set for Server::kKernel
   Plan plan;                         // likewise, without data pointers
   Refusal refusal = Refusal::kNone;  // why no kernel made for the problem serves it
+  // Set by who calls the kernel: why it does not serve after all, where something else still can.
+  std::string failure;
 
   // One line: the kernel's symbol, "stock (no_kernel)", or "zeros" for an empty product.
   std::string ToString() const;

@@ -1,6 +1,5 @@
 // TvmBatchMatMul, TvmBatchMatMulAdd and TvmBatchMatMulTranspose on GPUs.
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -65,10 +64,11 @@ class GpuBatchMatMulOp final : public BatchMatMulBase {
     const CudaStream where{device_, context->stream()->platform_specific_handle().stream};
     const void* addend = shapes.product.has_addend ? Data(ctx->input(2)) : nullptr;
     choice->plan.Bind(Data(ctx->input(0)), Data(ctx->input(1)), addend, out->data());
-    const std::string error = LaunchOnGpu(choice->plan, *choice->kernel, where);
-    if (error.empty()) return absl::OkStatus();
+    LaunchResult result = LaunchOnGpu(choice->plan, *choice->kernel, where);
+    if (result.error.empty()) return absl::OkStatus();
+    if (result.refused) return Failed(std::move(result.error), choice);
     return absl::InternalError(
-        absl::StrCat("kernel ", choice->kernel->symbol(), " failed: ", error));
+        absl::StrCat("kernel ", choice->kernel->symbol(), " failed: ", result.error));
   }
 
   int device_ = -1;

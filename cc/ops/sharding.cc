@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -94,13 +93,10 @@ std::string ShareOut(tensorflow::OpKernelContext* ctx, int64_t size, int64_t cyc
   return work->Wait();
 }
 
-absl::Status RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,
-                        int64_t cycles_per_matrix) {
-  const std::string error =
-      ShareOut(ctx, plan.size(), cycles_per_matrix,
-               [&](int64_t begin, int64_t end) { return plan.Run(kernel, begin, end); });
-  if (error.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("kernel ", kernel.symbol(), " failed: ", error));
+std::string RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,
+                       int64_t cycles_per_matrix) {
+  return ShareOut(ctx, plan.size(), cycles_per_matrix,
+                  [&](int64_t begin, int64_t end) { return plan.Run(kernel, begin, end); });
 }
 
 }  // namespace tf_tvm_ops

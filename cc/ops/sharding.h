@@ -6,7 +6,6 @@
 #include <functional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "cc/dispatch/kernel.h"
 #include "cc/dispatch/product.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -26,9 +25,9 @@ std::string ShareOut(tensorflow::OpKernelContext* ctx, int64_t size, int64_t cyc
                      const RangeFunction& function);
 
 // Every matrix is computed by exactly one call, so that the result does not depend on the number
-// of threads.
-absl::Status RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,
-                        int64_t cycles_per_matrix);
+// of threads. An empty string, or what went wrong, after which no thread is at work any more.
+std::string RunSharded(tensorflow::OpKernelContext* ctx, const Plan& plan, const Kernel& kernel,
+                       int64_t cycles_per_matrix);
 
 }  // namespace tf_tvm_ops
 

@@ -204,16 +204,18 @@ Refusal MakePlan(const Product& product, Arrays* arrays, Plan* plan) {
   return refusal;
 }
 
-const Kernel* ChooseKernel(const Lookup& lookup, const Problem& problem, bool generic_only,
-                           Refusal* refusal) {
+const Kernel* ChooseKernel(const Lookup& lookup, const Problem& problem, int device,
+                           bool generic_only, Refusal* refusal) {
   if (!generic_only) {
-    const Kernel* exact = lookup.FindReady(problem, refusal);
+    const Kernel* exact = lookup.FindReady(problem, device, refusal);
     if (exact != nullptr) return exact;
   }
-  // An image that failed is the more telling reason than that there is no other kernel.
+  // One that failed is the more telling reason than that there is no other kernel.
   Refusal generic_refusal = Refusal::kNone;
-  const Kernel* generic = lookup.FindReady(problem.Generic(), &generic_refusal);
-  if (generic == nullptr && *refusal != Refusal::kImage) *refusal = generic_refusal;
+  const Kernel* generic = lookup.FindReady(problem.Generic(), device, &generic_refusal);
+  if (generic == nullptr && *refusal != Refusal::kImage && *refusal != Refusal::kKernelFailed) {
+    *refusal = generic_refusal;
+  }
   return generic;
 }
 
@@ -297,9 +299,11 @@ MatMulResult MatMul(const Dispatcher& dispatcher, const py::object& lhs_object,
     WithoutGil([&] {
       const Lookup& lookup =
           options.gpu ? dispatcher.gpu(options.gpu->capability) : dispatcher.cpu();
-      result.kernel = ChooseKernel(lookup, plan.problem(), options.kernel == "generic", &refusal);
+      const int device = options.gpu ? options.gpu->stream.device : 0;
+      result.kernel =
+          ChooseKernel(lookup, plan.problem(), device, options.kernel == "generic", &refusal);
       if (result.kernel == nullptr) return;
-      error = options.gpu ? LaunchOnGpu(plan, *result.kernel, options.gpu->stream)
+      error = options.gpu ? LaunchOnGpu(plan, *result.kernel, options.gpu->stream).error
                           : RunOnThreads(plan, *result.kernel, options.threads);
     });
   }

@@ -126,7 +126,7 @@ std::pair<double, double> Benchmark(const Dispatcher& dispatcher, std::optional<
   }
   const Problem problem = MakeProblem(m, n, k, lhs, rhs, dtype);
   Refusal refusal = Refusal::kNone;
-  const Kernel* kernel = dispatcher.cpu().FindReady(problem, &refusal);
+  const Kernel* kernel = dispatcher.cpu().FindReady(problem, 0, &refusal);
   if (kernel == nullptr) {
     ThrowLookupError("no kernel for " + problem.ToString() + ": " + RefusalName(refusal));
   }
@@ -135,7 +135,8 @@ std::pair<double, double> Benchmark(const Dispatcher& dispatcher, std::optional<
   std::string error = kernel->Call(empty_range);
   if (!error.empty()) throw std::runtime_error(error);
   const Kernel* volatile found = nullptr;  // keeps the loop from being optimised away
-  const double find = MeanNanoseconds(iterations, [&] { found = dispatcher.cpu().Find(problem); });
+  const double find =
+      MeanNanoseconds(iterations, [&] { found = dispatcher.cpu().Find(problem, 0); });
   const double call = MeanNanoseconds(iterations, [&] { error = kernel->Call(empty_range); });
   return {find, call};
 }
@@ -217,7 +218,8 @@ void DefineDispatcher(py::module_& module) {
              const std::string& lhs, const std::string& rhs, const std::string& dtype,
              const std::optional<Gpu>& gpu) {
             const Lookup& lookup = gpu ? self.gpu(gpu->capability) : self.cpu();
-            return Info(lookup.Find(MakeProblem(m, n, k, lhs, rhs, dtype)));
+            const int device = gpu ? gpu->stream.device : 0;
+            return Info(lookup.Find(MakeProblem(m, n, k, lhs, rhs, dtype), device));
           },
           py::arg("m"), py::arg("n"), py::arg("k"), py::arg("lhs") = "k", py::arg("rhs") = "n",
           py::arg("dtype") = "float32", py::arg("gpu") = py::none(),

@@ -139,22 +139,46 @@ def test_no_target_means_stock() -> None:
     assert found == {"17x17x64": _STOCK, "4x6x9": _STOCK}
 
 
-def test_error_of_a_kernel_is_a_status(marks: Path) -> None:
+@pytest.mark.parametrize(
+    ("fallback", "expected"),
+    [
+        ("stock", ["product", "stock (kernel_failed)"] * 2),
+        ("generic", ["generic", "mark_generic_lk_rn"] * 2),
+    ],
+)
+def test_kernel_that_fails_is_passed_over(marks: Path, fallback: str, expected: list[str]) -> None:
+    """By the call that finds out and by all later ones, with one warning, in every way to call."""
+    failing = marker_pack.FAILING
+    found, stderr = _serve(
+        failing, EXACT, failing, TF_TVM_OPS_PACKS=str(marks), TF_TVM_OPS_FALLBACK=fallback
+    )
+    assert found == {"5x6x7": expected, "4x6x8": ["exact", "mark_exact"] * 2}
+    (message,) = own_messages(stderr)
+    for word in ("warning", "mark_failing", "cpu:x86-64-v3", str(marks), "out of luck"):
+        assert word in message
+
+
+def test_kernel_that_fails_is_passed_over_by_threads_and_graphs(marks: Path) -> None:
+    """Large enough to be shared among threads, all of whose calls fail."""
     m, n, k = marker_pack.FAILING
     done = run_python(
         f"""
+        import numpy as np
         import tensorflow as tf
+        import tf_tvm_ops
         from tf_tvm_ops import batch_matmul
-        try:
-            batch_matmul(tf.ones([3, {m}, {k}]), tf.ones([3, {k}, {n}]))
-        except tf.errors.InternalError as error:
-            print(error.message)
-        print(batch_matmul(tf.ones([1, 1]), tf.ones([1, 1])).numpy().tolist())
+
+        a = tf.ones([20000, {m}, {k}])
+        b = tf.ones([20000, {k}, {n}])
+        assert (batch_matmul(a, b).numpy() == {k}).all()
+        product = tf.function(lambda a, b: tf.matmul(a, b) * 1.0)
+        assert (product(a, b).numpy() == {k}).all()
+        (outcome,) = tf_tvm_ops.rewrite.report().outcomes
+        print(outcome.reason, outcome.detail)
         """,
         TF_TVM_OPS_PACKS=str(marks),
         TF_TVM_OPS_FALLBACK="stock",
     )
     assert done.returncode == 0, done.stderr
-    assert "mark_failing" in done.stdout
-    assert "out of luck" in done.stdout
-    assert "[[1.0]]" in done.stdout
+    assert done.stdout.strip() == "stock kernel_failed"
+    assert len(own_messages(done.stderr)) == 1

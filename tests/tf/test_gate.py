@@ -21,8 +21,8 @@ TOO_CLOSE = Duel(1.0, 1.2, 0.3)
 
 
 def timing(
-    onednn: Duel,
-    eigen: Duel = WON,
+    onednn: Duel | None,
+    eigen: Duel | None = WON,
     *,
     matrices: int = 2,
     epilogue: str = "none",
@@ -85,6 +85,12 @@ FASTER = "stock (stock_faster)"
         # A win with operands in cache does not make up for a loss without.
         ([timing(WON), timing(LOST, cache="cold")], FASTER, "mark_exact"),
         ([timing(LOST, cache="cold"), timing(WON)], FASTER, "mark_exact"),
+        # Where stock ended the process the kernel serves; the other half counts all the same.
+        ([timing(None)], "mark_exact", "mark_exact"),
+        ([timing(None, LOST)], "mark_exact", FASTER),
+        ([timing(LOST, None)], FASTER, "mark_exact"),
+        ([timing(LOST), timing(None, cache="cold")], "mark_exact", "mark_exact"),
+        ([timing(None, cache="cold"), timing(LOST)], "mark_exact", "mark_exact"),
     ],
 )
 def test_kernel_serves_where_it_won(

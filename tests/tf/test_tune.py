@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit.fake_packs import edit_manifest
 from tf_tvm_ops.kernels import manifest
-from tf_tvm_ops.kernels.manifest import Duel, KernelEntry
+from tf_tvm_ops.kernels.manifest import Duel, KernelEntry, Timing
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.shapes import load_tables
 from tf_tvm_ops.kernels.targets import TARGETS
@@ -68,7 +68,8 @@ def test_every_kernel_was_measured_against_stock(tuned) -> None:
         # The smallest and the largest batch of the table.
         assert bare == ({8, 128} if kernel.problem.m == 3 else {4})
         for timing in kernel.timings:
-            for duel in (timing.onednn, timing.eigen):
+            assert len(timing.duels) == 2
+            for duel in timing.duels:
                 assert 0 <= duel.kernel_us < 1e5
                 assert 0 <= duel.stock_us < 1e5
                 assert duel.noise_us >= 0
@@ -132,15 +133,18 @@ def test_pack_follows_the_records(tmp_path: Path) -> None:
     assert dict(kernel.config) == slowest["config"]
 
 
-def crash(running: str, sites: set[str]):
-    """As the process that measures, which ends while it runs ``running`` of some products."""
+def crash(running: str, sites: set[str], settings: tuple[bool, ...] = (True, False)):
+    """As the process that measures, which ends while it runs ``running`` of some products.
+
+    With oneDNN on, off, or both, as ``settings`` say.
+    """
     real = runner.results
 
     def results(job, module):
         for result in real(job, module):
             yield result
             site = job.cases[result["case"]].site
-            if site in sites and result.get("running") == running:
+            if job.onednn in settings and site in sites and result.get("running") == running:
                 raise runner.WorkerError("ended with code -6")
 
     return results
@@ -162,20 +166,91 @@ def test_stock_that_ends_the_process_costs_its_own_product_alone(
     assert [bool(found[index]) for index in range(4)] == [index != place for index in range(4)]
     assert len({result["served_by"] for result in found.values() if result}) == 1
     (note,) = notes
-    assert note == "not measured, and serves: bmm: stock failed: ended with code -6"
+    assert note == (
+        "not measured with oneDNN on, and serves there: bmm: stock failed: ended with code -6"
+    )
     assert not faults.kernels
 
 
-def test_kernel_that_fails_in_a_graph_is_left_out(tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def untimed(tuned) -> Folder:
+    """A pack of the same kernels, before the gate."""
     folder, _ = tuned
     assert folder.tune("--trials", "3", "--no-gate").exit_code == 0
-    monkeypatch.setattr(gate.runner, "results", crash("ours", {"values"}))
-    notes: list[str] = []
+    return folder
+
+
+def timings_of(folder: Folder, notes: list[str]) -> dict[int, list[Timing]]:
+    """What the gate finds of the kernels of the table, by M."""
     rows = load_tables([folder.table])
     (image,) = gate.gate(folder.pack, TARGET, rows, 1, lambda *step: None, notes).images
     own = [kernel for kernel in image.kernels if not kernel.problem.is_generic]
-    assert [kernel.problem.m for kernel in own] == [3]
-    assert own[0].timings
+    return {kernel.problem.m: list(kernel.timings) for kernel in own}
+
+
+@pytest.mark.parametrize("setting", [True, False])
+def test_stock_that_fails_in_one_setting_leaves_the_other_half(
+    untimed: Folder, setting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not asked again in later steps; what it did in the other setting decides there."""
+    monkeypatch.setattr(gate.runner, "results", crash("stock", {"values"}, (setting,)))
+    # So every step is made.
+    monkeypatch.setattr(gate, "_CLEAR_WIN", math.inf)
+    monkeypatch.setattr(gate, "_won", lambda timings: False)
+    notes: list[str] = []
+    found = timings_of(untimed, notes)
+    assert {(t.cache, t.epilogue) for t in found[1]} == {
+        *(("hot", epilogue) for epilogue in ("none", "add", "transpose")),
+        ("cold", "none"),
+    }
+    for timing in found[1]:
+        kept, missing = timing.onednn, timing.eigen
+        if setting:
+            kept, missing = missing, kept
+        assert missing is None
+        assert kept is not None
+        assert kept.stock_us > 0
+    assert all(timing.onednn and timing.eigen for timing in found[3])
+    (note,) = notes
+    on = "on" if setting else "off"
+    assert note.startswith(f"not measured with oneDNN {on}, and serves there: bmm_f32_m1_n17_k8_")
+
+
+def test_stock_that_fails_in_both_settings_is_recorded(
+    untimed: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For another number of matrices the kernel may have lost, and that would be the nearest."""
+    monkeypatch.setattr(gate.runner, "results", crash("stock", {"more scores"}))
+    notes: list[str] = []
+    found = timings_of(untimed, notes)
+    failed = [t for t in found[3] if t.matrices == 128]
+    assert [(t.epilogue, t.onednn, t.eigen) for t in failed] == [("none", None, None)] * len(failed)
+    assert failed
+    assert all(t.onednn and t.eigen for t in found[3] if t.matrices == 8)
+    assert len(notes) == 2
+
+
+def test_fused_stock_that_fails_leaves_what_was_measured_bare(
+    untimed: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate.runner, "results", crash("stock add", {"values"}, (True,)))
+    monkeypatch.setattr(gate, "_won", lambda timings: False)
+    by_epilogue = {t.epilogue: t for t in timings_of(untimed, [])[1] if t.cache == "hot"}
+    bare, add = by_epilogue["none"], by_epilogue["add"]
+    assert bare.onednn is not None
+    assert bare.eigen is not None
+    assert add.onednn is None
+    assert add.eigen is not None
+
+
+def test_kernel_that_fails_in_a_graph_is_left_out(
+    untimed: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate.runner, "results", crash("ours", {"values"}))
+    notes: list[str] = []
+    found = timings_of(untimed, notes)
+    assert list(found) == [3]
+    assert found[3]
     (note,) = notes
     assert note.startswith("left out bmm_f32_m1_n17_k8_lk_rk_")
     assert note.endswith("ended with code -6")

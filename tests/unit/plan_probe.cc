@@ -25,6 +25,8 @@ class Printer final : public tf_tvm_ops::Kernel {
   const tf_tvm_ops::Duels& duels() const override { return duels_; }
   const tf_tvm_ops::FallbackModel* model() const override { return nullptr; }
   bool Ready() const override { return true; }
+  bool FailedOn(int) const override { return false; }
+  void Fail(int, const std::string&) const override {}
   std::string Call(const KernelArgs& args) const override {
     const auto address = [](const void* pointer) {
       return static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(pointer));

@@ -17,6 +17,7 @@ from tf_tvm_ops.kernels.manifest import (
     KernelEntry,
     Manifest,
     Timing,
+    load,
 )
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.tools.cli import main
@@ -28,8 +29,8 @@ TOO_CLOSE = Duel(1.0, 1.2, 0.3)
 
 
 def timing(
-    onednn: Duel,
-    eigen: Duel = WON,
+    onednn: Duel | None,
+    eigen: Duel | None = WON,
     *,
     matrices: int = 8,
     epilogue: str = "none",
@@ -54,6 +55,12 @@ def kernel(*timings: Timing, problem: Problem = PROBLEM) -> KernelEntry:
         # A win with operands in cache does not make up for a loss without.
         ([timing(WON), timing(LOST, cache="cold")], False, True),
         ([timing(LOST, cache="cold"), timing(WON)], False, True),
+        # Where stock ended the process the kernel serves; the other half counts all the same.
+        ([timing(None)], True, True),
+        ([timing(None, LOST)], True, False),
+        ([timing(LOST, None)], False, True),
+        ([timing(LOST), timing(None, cache="cold")], True, True),
+        ([timing(None, cache="cold"), timing(LOST)], True, True),
     ],
 )
 def test_kernel_serves_where_it_won(timings: list[Timing], onednn: bool, eigen: bool) -> None:
@@ -123,6 +130,20 @@ def test_a_row_for_each_measurement(tmp_path: Path) -> None:
     ]
     assert "Kernels of cpu:x86-64-v3 that were not measured, and serve: 1." in output
     assert re.search(r"faster than\s+stock: 1\s+have one", output)
+
+
+def test_stock_that_failed_is_told(tmp_path: Path) -> None:
+    code, output = decisions(write(tmp_path, kernel(timing(None, LOST))))
+    assert code == 0, output
+    (line,) = (line.split() for line in output.splitlines() if "17x19x64" in line)
+    assert line[-6:] == ["failed", "kernel", "2.00", "1.00", "±0.10", "stock_faster"]
+
+
+def test_halves_of_a_timing_are_kept_in_a_manifest(tmp_path: Path) -> None:
+    timings = (timing(None), timing(WON, None), timing(LOST))
+    (image,) = load(write(tmp_path, kernel(*timings))).images
+    assert image.kernels[0].timings == timings
+    assert [len(t.duels) for t in timings] == [1, 1, 2]
 
 
 def test_a_pack_that_was_not_tuned_is_one_line(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,9 @@ _CLEAR_WIN = 1.5
 
 _EPILOGUES = {"": "none", "add": "add", "transpose": "transpose"}
 
+_Halves = dict[tuple[str, int, str], dict[bool, Duel]]
+"""Duels by symbol, matrices and epilogue, and by whether oneDNN was on."""
+
 
 @dataclass(frozen=True)
 class _Entrant:
@@ -44,6 +47,11 @@ class _Entrant:
 
     kernel: KernelEntry
     case: Case
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells it from the others."""
+        return self.kernel.symbol, _matrices(self.case)
 
 
 def gate(
@@ -137,6 +145,11 @@ class _Setting:
     cache: str
     bare: bool
 
+    @property
+    def epilogues(self) -> tuple[str, ...]:
+        """Those that are measured."""
+        return ("none",) if self.bare else tuple(_EPILOGUES.values())
+
     def job(self) -> Job:
         """What a worker is told, but for the products."""
         seconds = _SECONDS * (1 if self.bare else 3)
@@ -156,31 +169,39 @@ def _measure(
     faults: _Faults,
     report: Callable[[int, int], None],
 ) -> list[tuple[str, Timing]]:
-    """Timings of each kernel, by symbol, with oneDNN on and off."""
+    """Timings of each kernel, by symbol, with oneDNN on and off.
+
+    Where stock failed, now or in an earlier step, that half of a timing is missing.
+    """
     job = setting.job()
-    duels: dict[tuple[int, str], list[Duel]] = {}
+    halves: _Halves = {}
     report(0, 2 * len(entrants))
     for onednn in (True, False):
-        for done, (index, result) in enumerate(_results(job, entrants, onednn, faults), start=1):
+        chosen = [e for e in entrants if (*e.key, onednn) not in faults.stock]
+        for done, (index, result) in enumerate(_results(job, chosen, onednn, faults), start=1):
             report(done + (0 if onednn else len(entrants)), 2 * len(entrants))
-            if result.get("served_by") != entrants[index].kernel.symbol:
+            key = chosen[index].key
+            if not result:  # a place for what stock failed at
+                for epilogue in setting.epilogues:
+                    halves.setdefault((*key, epilogue), {})
+            if result.get("served_by") != key[0]:
                 continue
             for way, epilogue in _EPILOGUES.items():
                 ours, stock = (
                     result["samples"].get(f"{who} {way}".strip()) for who in ("ours", "stock")
                 )
                 if ours and stock:
-                    duels.setdefault((index, epilogue), []).append(duel(ours, stock))
-    return [
-        (
-            entrants[index].kernel.symbol,
-            Timing(
-                _matrices(entrants[index].case), setting.threads, setting.cache, epilogue, *both
-            ),
-        )
-        for (index, epilogue), both in duels.items()
-        if len(both) == 2
-    ]
+                    halves.setdefault((*key, epilogue), {})[onednn] = duel(ours, stock)
+    return list(_timings(setting, halves, faults))
+
+
+def _timings(setting: _Setting, halves: _Halves, faults: _Faults) -> Iterator[tuple[str, Timing]]:
+    """Those of which both halves are known, if only that stock failed."""
+    for (symbol, matrices, epilogue), duels in halves.items():
+        known = (on in duels or (symbol, matrices, on) in faults.stock for on in (True, False))
+        if all(known):
+            where = (matrices, setting.threads, setting.cache, epilogue)
+            yield symbol, Timing(*where, onednn=duels.get(True), eigen=duels.get(False))
 
 
 def _results(
@@ -201,20 +222,29 @@ def _results(
         except runner.WorkerError as error:
             if not running:
                 raise  # it does not work at all
-            faults.note(entrants[start + done], running, str(error))
+            faults.note(entrants[start + done], running, str(error), onednn=onednn)
             yield start + done, {}
             done += 1
         start += done
 
 
 class _Faults:
-    """What ended the process that measures."""
+    """What ended the process that measures.
+
+    Attributes
+    ----------
+    kernels
+        Symbols of those that did.
+    stock
+        Symbol and number of matrices of products that stock did it at, and whether with oneDNN.
+    """
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self.kernels: set[str] = set()
+        self.stock: set[tuple[str, int, bool]] = set()
 
-    def note(self, entrant: _Entrant, running: str, error: str) -> None:
+    def note(self, entrant: _Entrant, running: str, error: str, *, onednn: bool) -> None:
         """A kernel that is to blame is left out of the pack."""
         symbol = entrant.kernel.symbol
         if symbol in self.kernels:
@@ -223,7 +253,11 @@ class _Faults:
             self.kernels.add(symbol)
             self._notes.append(f"left out {symbol}: in a graph, {entrant.case}: {error}")
         else:
-            self._notes.append(f"not measured, and serves: {symbol}: stock failed: {error}")
+            self.stock.add((*entrant.key, onednn))
+            setting = f"with oneDNN {'on' if onednn else 'off'}"
+            self._notes.append(
+                f"not measured {setting}, and serves there: {symbol}: stock failed: {error}"
+            )
 
 
 def duel(kernel: Sequence[float], stock: Sequence[float]) -> Duel:
@@ -243,19 +277,19 @@ def _matrices(case: Case) -> int:
 
 def _advantage(timings: Iterable[Timing]) -> float:
     """How many times faster the kernel was than the better stock, in its worst setting."""
-    ratios = [
-        duel.stock_us / max(duel.kernel_us, 1e-3) for t in timings for duel in (t.onednn, t.eigen)
-    ]
+    ratios = [duel.stock_us / max(duel.kernel_us, 1e-3) for t in timings for duel in t.duels]
     return min(ratios, default=0.0)
 
 
 def _won(timings: Iterable[Timing]) -> bool:
-    return all(duel.won for t in timings for duel in (t.onednn, t.eigen))
+    return all(duel.won for t in timings for duel in t.duels)
 
 
 def _distinct(timings: Iterable[Timing]) -> tuple[Timing, ...]:
-    """The last of those at the same setting."""
-    found: Mapping[tuple[object, ...], Timing] = {
-        (t.matrices, t.threads, t.cache, t.epilogue): t for t in timings
-    }
+    """The last of those at the same setting, with what it lacks from those before."""
+    found: dict[tuple[object, ...], Timing] = {}
+    for t in timings:
+        setting = (t.matrices, t.threads, t.cache, t.epilogue)
+        before = found.get(setting, t)
+        found[setting] = replace(t, onednn=t.onednn or before.onednn, eigen=t.eigen or before.eigen)
     return tuple(found.values())

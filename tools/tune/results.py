@@ -291,9 +291,9 @@ def settings(rows: Sequence[Row]) -> list[Setting]:
     for row in rows:
         for t in row.timings:
             for name in STOCK:
-                duels.setdefault((t.epilogue, t.cache, t.threads, name), []).append(
-                    getattr(t, name)
-                )
+                if (duel := getattr(t, name)) is not None:
+                    key = (t.epilogue, t.cache, t.threads, name)
+                    duels.setdefault(key, []).append(duel)
     return [
         Setting(
             *key,

@@ -86,8 +86,8 @@ class Summary:
         """What the pack holds."""
         assert self.pack is not None
         kernels = [k for image in self.pack.images for k in image.kernels]
-        timed = [k for k in kernels if k.timings]
-        won = [k for k in timed if all(d.won for t in k.timings for d in (t.onednn, t.eigen))]
+        timed = [k for k in kernels if any(t.duels for t in k.timings)]
+        won = [k for k in timed if all(d.won for t in k.timings for d in t.duels)]
         text = f"{len(kernels)} kernels, each checked against float64"
         if timed:
             text += f"; {len(won)} of {len(timed)} measured won against stock in every setting"

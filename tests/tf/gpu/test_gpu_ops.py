@@ -285,27 +285,18 @@ def test_threads(on_gpus: Run) -> None:
 
 
 def test_errors(on_gpus: Run) -> None:
-    printed = on_gpus(
-        """
+    printed = on_gpus("""
         with tf.device("/GPU:0"):
             for a, b in (((2, 1, 4), (2, 6, 1)), ((4,), (4, 4))):
                 try:
                     batch_matmul(random(*a), random(*b))
                 except tf.errors.InvalidArgumentError as error:
                     print(str(error.message).split("} ")[-1])
-            try:
-                batch_matmul(random(17, 64), random(17, 64), adj_y=True)
-            except tf.errors.InternalError as error:
-                print(error.message)
             check_matmul(batch_matmul(random(5, 7), random(7, 5)), random(5, 7), random(7, 5))
-        """,
-        FAKE_DRIVER_REFUSES_MODULES="1",
-    )
-    size, rank, kernel = printed.splitlines()
+        """)
+    size, rank = printed.splitlines()
     assert "lhs shape [2,1,4], rhs shape [2,6,1]" in size
     assert "at least 2 dimensions" in rank
-    assert "bmm_f32_m17_n17_k64_lk_rk_" in kernel
-    assert "failed" in kernel
 
 
 _ANSWER = """

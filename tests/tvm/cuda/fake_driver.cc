@@ -4,7 +4,8 @@
 //
 // $FAKE_DRIVER_FAULTS makes kernels go wrong: "skip:NAME" runs nothing, "stale:NAME" nothing of a
 // graph, "illegal:NAME" makes that and every later call fail, "abort:NAME" ends the process,
-// "hang:NAME" does not come back. $FAKE_DRIVER_REFUSES_MODULES lets no machine code be loaded.
+// "hang:NAME" does not come back, "refuse:NAME" is not launched. $FAKE_DRIVER_REFUSES_MODULES has
+// the numbers of the GPUs that no module can be loaded onto, such as "01".
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ constexpr int kInvalidImage = 200;
 constexpr int kInvalidContext = 201;
 constexpr int kNotFound = 500;
 constexpr int kIllegalAddress = 700;
+constexpr int kOutOfResources = 701;
 constexpr int kLaunchFailed = 719;
 constexpr int kCaptureUnsupported = 900;
 
@@ -101,8 +103,15 @@ std::string FaultOf(const std::string& name) {
   return "";
 }
 
+bool RefusesModules() {
+  const char* devices = std::getenv("FAKE_DRIVER_REFUSES_MODULES");
+  const char device = static_cast<char>('0' + DeviceOfThread());
+  return devices != nullptr && std::strchr(devices, device) != nullptr;
+}
+
 int Run(const Launch& launch) {
   const std::string& fault = launch.function->fault;
+  if (fault == "refuse") return kOutOfResources;
   ++fake_launches;
   if (fault == "skip") return 0;
   if (fault == "abort") std::abort();
@@ -134,8 +143,8 @@ int cuModuleLoadData(void** module, const void* image) {
   std::memcpy(&machine, static_cast<const char*>(image) + 18, sizeof machine);
   const bool ptx = std::memcmp(image, "//", 2) == 0;
   const bool cubin = std::memcmp(image, "\177ELF", 4) == 0 && machine == kMachineCuda;
-  const bool refused = std::getenv("FAKE_DRIVER_REFUSES_MODULES") != nullptr;
-  if (refused || (!ptx && !cubin)) return kInvalidImage;
+  if (sticky_error != 0) return sticky_error;
+  if (RefusesModules() || (!ptx && !cubin)) return kInvalidImage;
   const std::lock_guard<std::mutex> lock(mutex);
   ++fake_modules;
   if (ptx) ++fake_ptx_modules;
@@ -186,8 +195,13 @@ int cuModuleUnload(void*) { return 0; }
 int cuFuncSetAttribute() { return 0; }
 int cuTensorMapEncodeTiled() { return 0; }
 
-int cuGetErrorName(int, const char** name) {
-  *name = "fake";
+int cuGetErrorName(int error, const char** name) {
+  static const std::map<int, const char*> names{
+      {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+  const auto found = names.find(error);
+  *name = found == names.end() ? "fake" : found->second;
   return 0;
 }
 
@@ -313,6 +327,8 @@ int cuStreamDestroy_v2(void* stream) {
   delete static_cast<Stream*>(stream);
   return sticky_error;
 }
+
+int cuStreamQuery(void*) { return sticky_error; }
 
 int cuStreamSynchronize(void* stream) {
   const bool capturing = static_cast<Stream*>(stream)->capture != nullptr;
