@@ -131,7 +131,7 @@ def test_faulty_candidates_are_recorded_and_the_others_measured(
     faults = ["", "raises", "compiler_killed", "wrong", "crashes", "", "compiler_hangs", "hangs"]
     backend = FaultyBackend(fast_target, cache, faults)
     problem = Problem(2, 3, 5)  # whose candidates no other test has compiled
-    monkeypatch.setattr(tuner, "Workers", partial(Workers, deadline=1.0))
+    monkeypatch.setattr(tuner, "Workers", partial(Workers, deadline=3.0))
     (found,) = Tuner(backend, local, records).run(
         [Workload(problem, 4)], BruteForce(), Limits(99), jobs=1
     )
