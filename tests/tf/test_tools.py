@@ -22,7 +22,7 @@ from tf_tvm_ops.tools.bench import cases, machine, timing, xsmm
 from tf_tvm_ops.tools.cli import main
 
 from ..oracle import matmul
-from .processes import output_of, run_python
+from .processes import output_of, run_python, run_with_tensorflow
 
 _TABLE = """
 rows:
@@ -100,7 +100,7 @@ def test_bench_checks_answers_before_it_times(table: Path) -> None:
     assert cases.worst_error(case, lhs, rhs, right) <= 1
     right[0, 0, 0, 0] += 1e-4
     assert cases.worst_error(case, lhs, rhs, right) > 1
-    done = run_python(
+    done = run_with_tensorflow(
         f"""
         import tf_tvm_ops
         from tf_tvm_ops.tools.bench.cases import select
@@ -179,7 +179,7 @@ def test_bench_measures_what_is_fused(table: Path, tmp_path: Path) -> None:
     ids=["off", "addend", "transpose"],
 )
 def test_bench_checks_fused_answers_before_it_times(table: Path, change: str, fault: str) -> None:
-    done = run_python(
+    done = run_with_tensorflow(
         f"""
         import pathlib
         import tf_tvm_ops
@@ -202,7 +202,7 @@ def test_bench_checks_fused_answers_before_it_times(table: Path, change: str, fa
 @pytest.mark.parametrize("module", ["worker", "fused"])
 def test_bench_measures_stock_as_stock(table: Path, module: str) -> None:
     """Not as what the rewriter would make of it."""
-    done = run_python(
+    done = run_with_tensorflow(
         f"""
         import pathlib
         from tf_tvm_ops import rewrite

@@ -21,7 +21,7 @@ from tf_tvm_ops.tools.bench import runner
 from tf_tvm_ops.tools.cli import main
 from tf_tvm_ops.tools.tune import fallback, gate
 
-from .processes import output_of
+from .processes import output_with_tensorflow
 
 TARGET = next(target.name for target in TARGETS.values() if target.runs_here())
 TABLE = """
@@ -98,7 +98,9 @@ def test_pack_is_served_as_it_was_measured(tuned) -> None:
         a, b = np.ones((batch, 2, 3, 7), "f"), np.ones((batch, 2, 7, 5), "f")
         print(served_by(a, b).numpy().decode())
     """
-    served = output_of(code, TF_TVM_OPS_PACKS=str(folder.pack), TF_ENABLE_ONEDNN_OPTS="1")
+    served = output_with_tensorflow(
+        code, TF_TVM_OPS_PACKS=str(folder.pack), TF_ENABLE_ONEDNN_OPTS="1"
+    )
     expected = []
     for matrices in (8, 128):
         bare = [t for t in kernel.timings if (t.matrices, t.epilogue) == (matrices, "none")]
