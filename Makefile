@@ -1,6 +1,9 @@
 # Each target sets up what it needs in .venv first; a second run finds it done.
 PYTHON ?= python3
 
+# So many tests run at once.
+PROCESSES ?= 2
+
 VENV := .venv
 BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
@@ -18,7 +21,7 @@ demo: build
 	$(BIN)/python -m tf_tvm_ops.tools.demo
 
 test: build $(STAMPS)/models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
 bench: build
 	$(BIN)/tf-tvm-ops bench
