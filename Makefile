@@ -31,8 +31,8 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CXX_SOURCES))
 	MYPYPATH=$(CMAKE_BUILD)/stage $(BIN)/mypy -p tf_tvm_ops
-	printf '%s\n' cc/dispatch/*.cc cc/python/*.cc | \
-	  xargs -P 2 -n 4 $(BIN)/clang-tidy --quiet -p $(CMAKE_BUILD)
+	printf '%s\n' cc/python/*.cc cc/dispatch/*.cc | \
+	  xargs -P 2 -n 1 $(BIN)/clang-tidy --quiet -p $(CMAKE_BUILD)
 
 format: build
 	$(BIN)/ruff check --fix .

@@ -10,7 +10,7 @@ import pytest
 
 import tf_tvm_ops
 
-from .processes import own_messages, run_python, run_with_tensorflow
+from .processes import own_messages, run_with_tensorflow
 
 _CODE = """
 import numpy as np
@@ -85,7 +85,7 @@ def test_stock_serves_when_nothing_else_can(
     installed = Path(tf_tvm_ops.__file__).parent
     shutil.copytree(installed, copy, ignore=shutil.ignore_patterns("packs", "__pycache__"))
     shutil.move(pack, copy / "packs" / "default")
-    done = run_python(_CODE, PYTHONPATH=str(copy.parent))
+    done = run_with_tensorflow(f"import sys\nsys.path.insert(0, {str(copy.parent)!r})\n{_CODE}")
     assert done.returncode == 0, done.stderr
     assert 1 <= len(own_messages(done.stderr)) <= len(images)
     assert done.stdout.strip() == server

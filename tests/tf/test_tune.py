@@ -134,12 +134,20 @@ def test_pack_follows_the_records(tmp_path: Path) -> None:
     assert dict(kernel.config) == slowest["config"]
 
 
+def results_of_a_fork(job, module):
+    """As the process that measures, without importing TensorFlow once more."""
+    code = f"from {module} import measure, worker\nmeasure(worker.Job.load({job.dump()!r}))"
+    onednn = "1" if job.onednn else "0"
+    yield from map(
+        json.loads, output_with_tensorflow(code, TF_ENABLE_ONEDNN_OPTS=onednn).splitlines()
+    )
+
+
 def crash(running: str, sites: set[str]):
     """As the process that measures, which ends while it runs ``running`` of some products."""
-    real = runner.results
 
     def results(job, module):
-        for result in real(job, module):
+        for result in results_of_a_fork(job, module):
             yield result
             site = job.cases[result["case"]].site
             if site in sites and result.get("running") == running:
@@ -196,9 +204,10 @@ def test_duel_is_of_the_same_rounds() -> None:
     assert 0 < gate.duel([-1.0] * 7, [2.0] * 7).kernel_us < 0.1
 
 
-def test_gate_needs_the_pack_to_be_used(tuned, tmp_path: Path) -> None:
+def test_gate_needs_the_pack_to_be_used(tuned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that do not serve, as those that lost before, are not measured."""
     folder, _ = tuned
+    monkeypatch.setattr(gate.runner, "results", results_of_a_fork)
     lost = Duel(2.0, 1.0, 0.0).to_json()
     timing = {"matrices": 8, "threads": 1, "cache": "hot", "epilogue": "none"}
 

@@ -32,10 +32,10 @@ def backend(fast_target, cache):
     return FaultyBackend(fast_target, cache, [])
 
 
-def test_faults_of_a_group_are_told_apart(backend, local, make_group):
+def test_faults_of_a_group_are_told_apart(backend, impatient, make_group):
     faults = ("", "wrong", "crashes", "", "hangs", "")
     group = make_group(backend, SMALL, choices(*faults))
-    ((found, outcomes),) = local.measure([group])
+    ((found, outcomes),) = impatient.measure([group])
     assert found is group
     expected = {"": OK, "wrong": WRONG, "crashes": CRASHED, "hangs": TIMED_OUT}
     assert [outcome.status for outcome in outcomes] == [expected[fault] for fault in faults]

@@ -141,7 +141,7 @@ def test_times_agree_with_those_taken_here(tracker, two, fast_target, cache, loc
     assert here.keys() == there.keys()
     for workload, outcomes in there.items():
         for mine, theirs in zip(here[workload], outcomes):
-            assert theirs.status == OK
+            assert (mine.status, theirs.status) == (OK, OK)
             # In the order of magnitude: others may be using the same cores.
             assert 1 / 10 < theirs.median_us / mine.median_us < 10, workload
 
