@@ -1,6 +1,9 @@
 # Each target sets up what it needs in .venv first; a second run finds it done.
 PYTHON ?= python3
 
+# So many tests run at once.
+PROCESSES ?= 2
+
 VENV := .venv
 BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
@@ -18,7 +21,7 @@ demo: build
 	$(BIN)/python -m tf_tvm_ops.tools.demo
 
 test: build $(STAMPS)/models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
 bench: build
 	$(BIN)/tf-tvm-ops bench
@@ -28,8 +31,8 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CXX_SOURCES))
 	MYPYPATH=$(CMAKE_BUILD)/stage $(BIN)/mypy -p tf_tvm_ops
-	printf '%s\n' cc/dispatch/*.cc cc/python/*.cc | \
-	  xargs -P 2 -n 4 $(BIN)/clang-tidy --quiet -p $(CMAKE_BUILD)
+	printf '%s\n' cc/python/*.cc cc/dispatch/*.cc | \
+	  xargs -P 2 -n 1 $(BIN)/clang-tidy --quiet -p $(CMAKE_BUILD)
 
 format: build
 	$(BIN)/ruff check --fix .

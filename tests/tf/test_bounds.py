@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .processes import run_python
+from .processes import run_with_tensorflow
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +63,6 @@ print(count)
 
 @pytest.mark.parametrize("fallback", ["generic", "stock"])
 def test_nothing_is_read_outside_the_operands(fallback: str) -> None:
-    done = run_python(f"ROOT = {str(ROOT)!r}\n{_CODE}", TF_TVM_OPS_FALLBACK=fallback)
+    done = run_with_tensorflow(f"ROOT = {str(ROOT)!r}\n{_CODE}", TF_TVM_OPS_FALLBACK=fallback)
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1]
     assert int(done.stdout) > 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from . import marker_pack
-from .processes import own_messages, run_python
+from .processes import own_messages, run_with_tensorflow
 
 EXACT = (4, 6, 8)
 SMALL = (4, 6, 9)
@@ -61,7 +61,7 @@ print(json.dumps(found))
 def _serve(*shapes: tuple[int, int, int], **environment: str) -> tuple[dict[str, list[str]], str]:
     """For each shape what ran and what is said to serve it; and what was written to stderr."""
     code = f"SHAPES = {json.dumps(shapes)!r}\n{_CODE}"
-    done = run_python(code, **environment)
+    done = run_with_tensorflow(code, **environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found, done.stderr
@@ -161,7 +161,7 @@ def test_kernel_that_fails_is_passed_over(marks: Path, fallback: str, expected: 
 def test_kernel_that_fails_is_passed_over_by_threads_and_graphs(marks: Path) -> None:
     """Large enough to be shared among threads, all of whose calls fail."""
     m, n, k = marker_pack.FAILING
-    done = run_python(
+    done = run_with_tensorflow(
         f"""
         import numpy as np
         import tensorflow as tf

@@ -10,7 +10,7 @@ import pytest
 
 import tf_tvm_ops
 
-from .processes import own_messages, run_python
+from .processes import own_messages, run_with_tensorflow
 
 _CODE = """
 import numpy as np
@@ -56,7 +56,7 @@ def test_damaged_images(pack: Path, damage: Callable[[Path], object]) -> None:
     """Every image is damaged; what is left is the default pack, which serves as before."""
     for image in pack.glob("*.so"):
         damage(image)
-    done = run_python(_CODE, TF_TVM_OPS_PACKS=str(pack))
+    done = run_with_tensorflow(_CODE, TF_TVM_OPS_PACKS=str(pack))
     assert done.returncode == 0, done.stderr
     messages = own_messages(done.stderr)
     # One for each image that was tried; they are tried when a kernel of theirs is first wanted.
@@ -85,14 +85,14 @@ def test_stock_serves_when_nothing_else_can(
     installed = Path(tf_tvm_ops.__file__).parent
     shutil.copytree(installed, copy, ignore=shutil.ignore_patterns("packs", "__pycache__"))
     shutil.move(pack, copy / "packs" / "default")
-    done = run_python(_CODE, PYTHONPATH=str(copy.parent))
+    done = run_with_tensorflow(f"import sys\nsys.path.insert(0, {str(copy.parent)!r})\n{_CODE}")
     assert done.returncode == 0, done.stderr
     assert 1 <= len(own_messages(done.stderr)) <= len(images)
     assert done.stdout.strip() == server
 
 
 def test_folder_without_a_manifest(tmp_path: Path) -> None:
-    done = run_python(_CODE, TF_TVM_OPS_PACKS=str(tmp_path))
+    done = run_with_tensorflow(_CODE, TF_TVM_OPS_PACKS=str(tmp_path))
     assert done.returncode == 0, done.stderr
     (message,) = own_messages(done.stderr)
     assert str(tmp_path) in message

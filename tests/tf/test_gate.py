@@ -13,7 +13,7 @@ from tf_tvm_ops.kernels.manifest import Duel, Timing
 from tf_tvm_ops.kernels.tuning.fallback_model import features
 
 from . import marker_pack
-from .processes import output_of
+from .processes import output_with_tensorflow
 
 EXACT = (4, 6, 8)
 WON, LOST = Duel(1.0, 2.0, 0.5), Duel(2.0, 1.0, 0.1)
@@ -67,7 +67,9 @@ print(json.dumps(found))
 def serve(pack: Path, *cases: tuple[tuple[int, ...], dict], **environment: str) -> list[str]:
     """What serves products of a batch, M, N and K."""
     code = f"CASES = {json.dumps(cases)!r}\n{_SERVE}"
-    found: list[str] = json.loads(output_of(code, TF_TVM_OPS_PACKS=str(pack), **environment))
+    found: list[str] = json.loads(
+        output_with_tensorflow(code, TF_TVM_OPS_PACKS=str(pack), **environment)
+    )
     return found
 
 
@@ -138,7 +140,7 @@ def test_rewriter_leaves_alone_what_stock_does_faster(pack: Path) -> None:
     for outcome in tf_tvm_ops.rewrite.report().outcomes:
         print(outcome.reason, outcome.detail)
     """
-    assert output_of(code, TF_TVM_OPS_PACKS=str(pack)) == "stock stock_faster"
+    assert output_with_tensorflow(code, TF_TVM_OPS_PACKS=str(pack)) == "stock stock_faster"
 
 
 def random_model(rng: np.random.Generator) -> dict[str, list[float]]:

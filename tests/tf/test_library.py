@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tf_tvm_ops
 
-from .processes import output_of, run_python
+from .processes import output_of, output_with_tensorflow, run_python
 
 _HIDE_TENSORFLOW = "import sys; sys.modules['tensorflow'] = None\n"
 _HIDE_TVM_FFI = "import sys; sys.modules['tvm_ffi'] = None\n"
@@ -125,7 +125,7 @@ def test_loading_again_is_the_same() -> None:
 
 
 def test_many_threads_load_once() -> None:
-    printed = output_of(
+    printed = output_with_tensorflow(
         """
         import threading
         import tf_tvm_ops
@@ -147,7 +147,7 @@ def test_many_threads_load_once() -> None:
 def test_a_copy_at_another_path_is_refused(tmp_path: Path) -> None:
     """TensorFlow would take it, and both would fail at the next use of the op."""
     copy = shutil.copy(tf_tvm_ops.library_path(), tmp_path)
-    printed = output_of(
+    printed = output_with_tensorflow(
         f"""
         import tensorflow as tf
         import tf_tvm_ops
@@ -165,7 +165,7 @@ def test_a_copy_at_another_path_is_refused(tmp_path: Path) -> None:
 
 
 def test_gradients_are_there_for_those_who_load_the_library_themselves() -> None:
-    printed = output_of(
+    printed = output_with_tensorflow(
         """
         import tensorflow as tf
         import tf_tvm_ops

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tf_tvm_ops import rewrite
 
-from .processes import output_of
+from .processes import output_with_tensorflow
 from .rewriting import assert_same, normal, run
 
 SWAP = [0, 2, 1, 3]
@@ -107,7 +107,7 @@ def test_work_in_other_processes_is_left_alone() -> None:
     try:
         assert worker.stdout is not None
         address = worker.stdout.readline().strip().removeprefix("grpc://")
-        printed = output_of(
+        printed = output_with_tensorflow(
             f"""
             import tensorflow as tf, tf_tvm_ops
             tf_tvm_ops.load()

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_tvm_ops import rewrite
 
-from .processes import output_of, own_messages, run_python
+from .processes import output_of, output_with_tensorflow, own_messages, run_with_tensorflow
 from .rewriting import assert_same, executed_ops, normal, run
 
 Q, K, MASK = normal(2, 4, 5, 16), normal(2, 4, 7, 16, seed=1), normal(2, 1, 1, 7)
@@ -328,12 +328,12 @@ CODE = """
     "load", ["tf_tvm_ops.load()", "tf.load_op_library(tf_tvm_ops.library_path())"]
 )
 def test_on_from_loading(load: str) -> None:
-    assert output_of(CODE.format(load=load)) == "1 True"
-    assert output_of(CODE.format(load=load), TF_TVM_OPS_REWRITE="off") == "0 False"
+    assert output_with_tensorflow(CODE.format(load=load)) == "1 True"
+    assert output_with_tensorflow(CODE.format(load=load), TF_TVM_OPS_REWRITE="off") == "0 False"
 
 
 def test_not_before_loading() -> None:
-    printed = output_of("""
+    printed = output_with_tensorflow("""
         import tensorflow as tf, tf_tvm_ops
         x = tf.ones([2, 4, 5, 16])
         tf.function(lambda x: tf.matmul(x, x, transpose_b=True) * 0.25)(x)
@@ -344,20 +344,20 @@ def test_not_before_loading() -> None:
 
 def test_reporting_to_standard_error() -> None:
     code = CODE.format(load="tf_tvm_ops.load()")
-    lines = own_messages(run_python(code, TF_TVM_OPS_REWRITE="report").stderr)
+    lines = own_messages(run_with_tensorflow(code, TF_TVM_OPS_REWRITE="report").stderr)
     assert len(lines) == 2
     assert "1 products, 1 rewritten" in lines[0]
     assert lines[1].endswith("BatchMatMulV2 [2,4,5,16] [2,4,5,16]: TvmBatchMatMul with scale")
-    lines = own_messages(run_python(code, TF_TVM_OPS_LOG="info").stderr)
+    lines = own_messages(run_with_tensorflow(code, TF_TVM_OPS_LOG="info").stderr)
     assert any("graphs are rewritten when they are set up" in line for line in lines)
     assert any("1 products, 1 rewritten" in line for line in lines)
-    assert own_messages(run_python(code).stderr) == []
-    (warning,) = own_messages(run_python(code, TF_TVM_OPS_REWRITE="yes").stderr)
+    assert own_messages(run_with_tensorflow(code).stderr) == []
+    (warning,) = own_messages(run_with_tensorflow(code, TF_TVM_OPS_REWRITE="yes").stderr)
     assert "expected one of on, off, report" in warning
 
 
 def test_without_packs_nothing_changes_but_who_computes(tmp_path: Path) -> None:
-    printed = output_of(
+    printed = output_with_tensorflow(
         """
         import numpy as np, tensorflow as tf, tf_tvm_ops
         tf_tvm_ops.load()

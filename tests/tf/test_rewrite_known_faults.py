@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_tvm_ops import rewrite, rewrite_graph_def
 
-from .processes import output_of
+from .processes import output_with_tensorflow
 from .rewriting import assert_same, normal, run
 
 SQUARE = normal(2, 7, 7, 7)
@@ -179,7 +179,7 @@ def test_gradients_of_a_reloaded_model(tmp_path: Path) -> None:
 
 
 def test_a_model_saved_after_loading_opens_without_the_library(tmp_path: Path) -> None:
-    output_of(
+    output_with_tensorflow(
         f"""
         import tensorflow as tf, tf_tvm_ops
         tf_tvm_ops.load()
@@ -190,7 +190,7 @@ def test_a_model_saved_after_loading_opens_without_the_library(tmp_path: Path) -
         tf.saved_model.save(module, {str(tmp_path / "model")!r})
         """
     )
-    printed = output_of(
+    printed = output_with_tensorflow(
         f"""
         import tensorflow as tf
         model = tf.saved_model.load({str(tmp_path / "model")!r})

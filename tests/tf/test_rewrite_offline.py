@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from tf_tvm_ops import rewrite, rewrite_graph_def, rewrite_saved_model
 
-from .processes import output_of
+from .processes import output_with_tensorflow, run_with_tensorflow
 from .rewriting import FAMILY, assert_same, executed_ops, normal
 
 SWAP = [0, 2, 1, 3]
@@ -140,9 +139,11 @@ def test_a_rewritten_model_is_loaded_by_another_process(model: Path, tmp_path: P
     """
     load = "import tf_tvm_ops; tf_tvm_ops.load()"
     path = str(tmp_path / "fused")
-    assert output_of(code.format(load=load, path=path)) == "(2, 7, 4, 16)"
+    assert output_with_tensorflow(code.format(load=load, path=path)) == "(2, 7, 4, 16)"
     rewrite_saved_model(tmp_path / "fused", tmp_path / "back", revert=True)
-    assert output_of(code.format(load="", path=str(tmp_path / "back"))) == "(2, 7, 4, 16)"
+    assert (
+        output_with_tensorflow(code.format(load="", path=str(tmp_path / "back"))) == "(2, 7, 4, 16)"
+    )
 
 
 def test_rewriting_twice_is_rewriting_once(model: Path, tmp_path: Path) -> None:
@@ -361,14 +362,8 @@ def test_bad_arguments(model: Path, tmp_path: Path) -> None:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tf_tvm_ops", "rewrite", *map(str, arguments)],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = ["rewrite", *map(str, arguments)]
+    return run_with_tensorflow(f"from tf_tvm_ops.tools.cli import main\nmain({words!r})")
 
 
 def test_the_command(model: Path, tmp_path: Path) -> None:

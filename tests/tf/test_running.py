@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_tvm_ops import batch_matmul
 
 from ..cases import Case
-from .processes import output_of
+from .processes import output_of, output_with_tensorflow
 
 
 def test_control_flow_and_nested_functions() -> None:
@@ -51,14 +51,15 @@ def test_result_does_not_depend_on_the_number_of_threads(fallback: str) -> None:
         print(digest.hexdigest())
     """
     one, two, three = (
-        output_of(code.format(threads=n), TF_TVM_OPS_FALLBACK=fallback) for n in (1, 2, 3)
+        output_with_tensorflow(code.format(threads=n), TF_TVM_OPS_FALLBACK=fallback)
+        for n in (1, 2, 3)
     )
     assert one == two == three
 
 
 def test_many_callers_at_once() -> None:
     """32 threads, mixed shapes, the first use of every kernel among them; bit for bit as serial."""
-    print_ = output_of(
+    print_ = output_with_tensorflow(
         """
         import threading
         import numpy as np

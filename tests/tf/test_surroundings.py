@@ -17,7 +17,7 @@ from tf_tvm_ops import batch_matmul, batch_matmul_add, batch_matmul_transpose
 from ..cases import Case, product
 from ..oracle import Array
 from .family import check, check_transposed, compute, compute_transposed, has_transpose
-from .processes import output_of
+from .processes import output_of, output_with_tensorflow
 
 
 def _stacked_cases() -> list[tuple[Case, tuple[bool, ...]]]:
@@ -201,7 +201,7 @@ def test_saved_model_in_another_process(tmp_path: Path) -> None:
         input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)],
     )
     tf.saved_model.save(module, str(tmp_path))
-    printed = output_of(
+    printed = output_with_tensorflow(
         f"""
         import numpy as np
         import tensorflow as tf
@@ -242,7 +242,7 @@ def test_keras_functional_model() -> None:
 
 def test_mirrored_strategy() -> None:
     """Two replicas: each computes its share, and the gradients are summed."""
-    printed = output_of(
+    printed = output_with_tensorflow(
         """
         import numpy as np
         import tensorflow as tf

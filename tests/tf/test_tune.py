@@ -21,7 +21,7 @@ from tf_tvm_ops.tools.bench import runner
 from tf_tvm_ops.tools.cli import main
 from tf_tvm_ops.tools.tune import fallback, gate
 
-from .processes import output_of
+from .processes import output_with_tensorflow
 
 TARGET = next(target.name for target in TARGETS.values() if target.runs_here())
 TABLE = """
@@ -99,7 +99,9 @@ def test_pack_is_served_as_it_was_measured(tuned) -> None:
         a, b = np.ones((batch, 2, 3, 7), "f"), np.ones((batch, 2, 7, 5), "f")
         print(served_by(a, b).numpy().decode())
     """
-    served = output_of(code, TF_TVM_OPS_PACKS=str(folder.pack), TF_ENABLE_ONEDNN_OPTS="1")
+    served = output_with_tensorflow(
+        code, TF_TVM_OPS_PACKS=str(folder.pack), TF_ENABLE_ONEDNN_OPTS="1"
+    )
     expected = []
     for matrices in (8, 128):
         bare = [t for t in kernel.timings if (t.matrices, t.epilogue) == (matrices, "none")]
@@ -133,15 +135,23 @@ def test_pack_follows_the_records(tmp_path: Path) -> None:
     assert dict(kernel.config) == slowest["config"]
 
 
+def results_of_a_fork(job, module):
+    """As the process that measures, without importing TensorFlow once more."""
+    code = f"from {module} import measure, worker\nmeasure(worker.Job.load({job.dump()!r}))"
+    onednn = "1" if job.onednn else "0"
+    yield from map(
+        json.loads, output_with_tensorflow(code, TF_ENABLE_ONEDNN_OPTS=onednn).splitlines()
+    )
+
+
 def crash(running: str, sites: set[str], settings: tuple[bool, ...] = (True, False)):
     """As the process that measures, which ends while it runs ``running`` of some products.
 
     With oneDNN on, off, or both, as ``settings`` say.
     """
-    real = runner.results
 
     def results(job, module):
-        for result in real(job, module):
+        for result in results_of_a_fork(job, module):
             yield result
             site = job.cases[result["case"]].site
             if job.onednn in settings and site in sites and result.get("running") == running:
@@ -269,9 +279,10 @@ def test_duel_is_of_the_same_rounds() -> None:
     assert 0 < gate.duel([-1.0] * 7, [2.0] * 7).kernel_us < 0.1
 
 
-def test_gate_needs_the_pack_to_be_used(tuned, tmp_path: Path) -> None:
+def test_gate_needs_the_pack_to_be_used(tuned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that do not serve, as those that lost before, are not measured."""
     folder, _ = tuned
+    monkeypatch.setattr(gate.runner, "results", results_of_a_fork)
     lost = Duel(2.0, 1.0, 0.0).to_json()
     timing = {"matrices": 8, "threads": 1, "cache": "hot", "epilogue": "none"}
 

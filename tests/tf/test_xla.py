@@ -26,7 +26,7 @@ from ..cases import (
 )
 from ..oracle import Array, check_matmul
 from .family import check, check_transposed, compute, compute_transposed, has_transpose
-from .processes import output_of
+from .processes import output_of, output_with_tensorflow
 
 _GROUPS: dict[str, Callable[[], Iterable[Case]]] = {
     "attention": cases.attention,
@@ -269,7 +269,7 @@ def test_saved_model_with_a_compiled_function(tmp_path: Path) -> None:
             return batch_matmul_add(x, x, tf.constant(1.0), adj_y=True, scale=0.5)
 
     tf.saved_model.save(Scores(), str(tmp_path))
-    printed = output_of(
+    printed = output_with_tensorflow(
         f"""
         import tensorflow as tf
         import tf_tvm_ops

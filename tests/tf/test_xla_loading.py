@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tf_tvm_ops
 
-from .processes import output_of, run_python
+from .processes import output_of, output_with_tensorflow, run_with_tensorflow
 
 _LIBRARIES = Path(tf_tvm_ops.library_path()).parent
 _NAME = "libtf_tvm_ops_xla.so"
@@ -54,7 +54,7 @@ def error_of(function):
 
 
 def _program(code: str, **environment: str) -> list[str]:
-    return output_of(_HELPERS + code, **environment).splitlines()
+    return output_with_tensorflow(_HELPERS + code, **environment).splitlines()
 
 
 def test_it_is_loaded_with_the_ops() -> None:
@@ -85,7 +85,9 @@ print(opened(), served(), compile_something())
 
 
 def test_an_unknown_value_is_one_warning_and_the_default() -> None:
-    done = run_python(_HELPERS + "tf_tvm_ops.load(); print(served())", TF_TVM_OPS_XLA="maybe")
+    done = run_with_tensorflow(
+        _HELPERS + "tf_tvm_ops.load(); print(served())", TF_TVM_OPS_XLA="maybe"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[[4.0]]\n"
     assert done.stderr.count("RuntimeWarning") == 1
@@ -189,7 +191,7 @@ def test_without_it_the_ops_work_outside_xla(
 ) -> None:
     libraries = Path(shutil.copytree(_LIBRARIES, tmp_path / "lib"))
     damage(libraries / _NAME)
-    done = run_python(
+    done = run_with_tensorflow(
         _HELPERS
         + f"""
 from pathlib import Path

@@ -20,7 +20,9 @@ def problem(m, n, k, rhs, lhs="k", dtype="bfloat16"):
 
 
 @pytest.mark.parametrize(
-    ("rule", "rhs"), [(CpuDotBf16(), "k"), (CpuPackBf16(), "k"), (CpuPackBf16(), "n")], ids=str
+    ("rule", "rhs"),
+    [(CpuDotBf16(), "k"), (CpuPackBf16(), "k"), (CpuPackBf16(), "n")],
+    ids=lambda value: getattr(value, "name", value),
 )
 def test_instruction_is_in_the_code(rule, rhs):
     """Compiled for the target everywhere, run where the CPU has it."""

@@ -122,7 +122,11 @@ def compare(
 
 def _fused(job: worker.Job, result: dict[str, Any]) -> Fused:
     """What a worker found, in ratios."""
-    samples: dict[str, list[float]] = result["samples"]
+    # What a run takes without the ops was taken off: noise can leave less than nothing.
+    samples: dict[str, list[float]] = {
+        name: [max(us, worker.LEAST_US) for us in times]
+        for name, times in result["samples"].items()
+    }
     bare = {name: samples[name] for name in ("ours", "stock")}
     ratios: dict[str, dict[str, Ratio]] = {name: {} for name in bare}
     for name, times in samples.items():

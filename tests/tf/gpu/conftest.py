@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tests.tf.processes import output_of, run_python
+from tests.tf.processes import output_with_tensorflow, run_with_tensorflow
 from tests.tvm.cuda.driver import Machine, make_machine
 from tf_tvm_ops.kernels.problem import Problem
 
@@ -83,7 +83,9 @@ def on_gpus(machine: Machine) -> Callable[..., str]:
     """``on_gpus(code, **environment)``: what code printed on that machine; it must end well."""
 
     def run(code: str, **environment: str) -> str:
-        return output_of(_program(machine, code, environment), **_environment(machine, environment))
+        return output_with_tensorflow(
+            _program(machine, code, environment), **_environment(machine, environment)
+        )
 
     return run
 
@@ -94,7 +96,7 @@ def ended(machine: Machine) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         given = _environment(machine, environment)
-        return run_python(_program(machine, code, environment), **given)
+        return run_with_tensorflow(_program(machine, code, environment), **given)
 
     return run
 

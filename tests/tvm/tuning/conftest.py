@@ -40,6 +40,14 @@ def workers() -> Iterator[Workers]:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalMeasurer]:
+    """Patient, for a machine that others use too."""
+    with LocalMeasurer(deadline=60.0) as measurer:
+        yield measurer
+
+
+@pytest.fixture
+def impatient() -> Iterator[LocalMeasurer]:
+    """For candidates that hang."""
     with LocalMeasurer(deadline=3.0) as measurer:
         yield measurer
 

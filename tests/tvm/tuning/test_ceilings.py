@@ -124,6 +124,7 @@ def test_every_vector_is_loaded_in_every_pass(target: Target) -> None:
     np.testing.assert_array_equal(out, steps * passes * np.arange(8 * lanes, dtype=np.float32))
 
 
+@pytest.mark.alone
 def test_ceilings_of_this_machine(
     tmp_path: Path, local: LocalMeasurer, make_group: Callable[..., Group]
 ) -> None:

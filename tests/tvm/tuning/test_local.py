@@ -32,10 +32,10 @@ def backend(fast_target, cache):
     return FaultyBackend(fast_target, cache, [])
 
 
-def test_faults_of_a_group_are_told_apart(backend, local, make_group):
+def test_faults_of_a_group_are_told_apart(backend, impatient, make_group):
     faults = ("", "wrong", "crashes", "", "hangs", "")
     group = make_group(backend, SMALL, choices(*faults))
-    ((found, outcomes),) = local.measure([group])
+    ((found, outcomes),) = impatient.measure([group])
     assert found is group
     expected = {"": OK, "wrong": WRONG, "crashes": CRASHED, "hangs": TIMED_OUT}
     assert [outcome.status for outcome in outcomes] == [expected[fault] for fault in faults]
@@ -76,6 +76,7 @@ def test_process_that_never_works_is_an_error(backend, make_group, tmp_path):
         list(broken.measure([group]))
 
 
+@pytest.mark.alone
 def test_time_is_of_one_pass_and_cold_operands_take_longer(backend, local, make_group):
     """Ten times as many matrices take about ten times as long; from memory, longer than that."""
     problem = Problem(16, 64, 64)

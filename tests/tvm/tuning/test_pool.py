@@ -38,7 +38,7 @@ def kinds(found) -> dict[str, str]:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_each_item_has_its_own_end(jobs):
     items = ["fine1", "dies2", "raises3", "fine4", "hangs5", "fine6", "unreadable7", "fine8"]
-    with Workers(jobs, deadline=1.0) as workers:
+    with Workers(jobs, deadline=3.0) as workers:
         found = list(workers.run(behave, items))
         assert len(found) == len(items)
         ends = kinds(found)

@@ -126,13 +126,13 @@ def test_time_is_limited(backend, local, records):
 
 
 def test_faulty_candidates_are_recorded_and_the_others_measured(
-    fast_target, cache, local, records, monkeypatch
+    fast_target, cache, impatient, records, monkeypatch
 ):
     faults = ["", "raises", "compiler_killed", "wrong", "crashes", "", "compiler_hangs", "hangs"]
     backend = FaultyBackend(fast_target, cache, faults)
     problem = Problem(2, 3, 5)  # whose candidates no other test has compiled
-    monkeypatch.setattr(tuner, "Workers", partial(Workers, deadline=1.0))
-    (found,) = Tuner(backend, local, records).run(
+    monkeypatch.setattr(tuner, "Workers", partial(Workers, deadline=3.0))
+    (found,) = Tuner(backend, impatient, records).run(
         [Workload(problem, 4)], BruteForce(), Limits(99), jobs=1
     )
     statuses = {c.config.number: outcome for c, outcome in found.state.outcomes.items()}
@@ -152,7 +152,7 @@ def test_faulty_candidates_are_recorded_and_the_others_measured(
     written = {line.config["number"]: line.status for line in record.read(records).values()}
     assert written == {number: outcome.status for number, outcome in statuses.items()}
     # None of them is tried again.
-    measurer = Counting(local)
+    measurer = Counting(impatient)
     Tuner(backend, measurer, records).run([Workload(problem, 4)], BruteForce(), Limits(99), jobs=1)
     assert measurer.trials == 0
 
