@@ -50,10 +50,10 @@ def compile_cuda(source: str, target: CudaTarget) -> Compiled:
     """
     arch = f"sm_{target.capability}"
     ptx = _ptx(source, target.ptx_capability)
-    code, resources = assemble(ptx, arch)
+    code, resources = _assemble(ptx, arch)
     if resources.spills:
         other = _ptx(_LAUNCH_BOUNDS.sub(r"__launch_bounds__(\1, 1)", source), target.ptx_capability)
-        other_code, other_resources = assemble(other, arch)
+        other_code, other_resources = _assemble(other, arch)
         if not other_resources.spills:
             ptx, code, resources = other, other_code, other_resources
     if target.is_virtual:
@@ -63,5 +63,6 @@ def compile_cuda(source: str, target: CudaTarget) -> Compiled:
 
 # Whoever makes kernels for several architectures asks for them one after the other.
 _ptx = lru_cache(maxsize=8)(compile_ptx)
+_assemble = lru_cache(maxsize=16)(assemble)
 
 _LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")

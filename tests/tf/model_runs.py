@@ -14,11 +14,16 @@ import tensorflow as tf
 import yaml
 
 from tf_tvm_ops import rewrite
+from tf_tvm_ops.kernels.targets import host_cpu_flags
 
 from .model import SHAPES, Model, ModelCase
 from .rewriting import FAMILY, executed_ops
 
 EXPECTED = Path(__file__).with_name("models.yaml")
+EXPECTED_FLOAT16 = EXPECTED.with_name("models_float16.yaml")
+
+ONEDNN_TAKES_FLOAT16 = bool({"avx512_fp16", "amx_fp16", "avx_ne_convert"} & host_cpu_flags())
+"""Whether this CPU computes in float16, so that oneDNN does: scale and addend are left to it."""
 
 PRODUCTS = ("Einsum", "BatchMatMulV2", "FusedBatchMatMulV2")
 # What may go when something is fused, or take its place.
@@ -151,7 +156,13 @@ def count(ops: Iterable[str]) -> Counter[str]:
     return Counter(op.removeprefix("_Mkl") for op in ops)
 
 
-def expected() -> dict[str, Any]:
-    """What ``models.yaml`` says, by model and mode."""
-    found: dict[str, Any] = yaml.safe_load(EXPECTED.read_text(encoding="utf-8"))
+def expectation(case: ModelCase) -> Path:
+    """The file that says what becomes of a model on this CPU."""
+    special = ONEDNN_TAKES_FLOAT16 and case.precision == "float16"
+    return EXPECTED_FLOAT16 if special else EXPECTED
+
+
+def expected(path: Path = EXPECTED) -> dict[str, Any]:
+    """What a file says, by model and mode."""
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
