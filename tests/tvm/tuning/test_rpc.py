@@ -69,6 +69,11 @@ def tracker() -> Iterator[int]:
     process.kill()
 
 
+def _first_port() -> int:
+    """Other processes that run tests at the same time begin elsewhere."""
+    return 30000 + os.getpid() % 1900
+
+
 class Servers:
     """Starts servers for the tracker, and ends them."""
 
@@ -78,20 +83,20 @@ class Servers:
 
     def __call__(self, key: str, number: int) -> list[Process]:
         """So many servers with a key, which the tracker knows then."""
-        arguments = ("--port", "30000", "--port-end", "30990", "--key", key)
-        servers = [
-            Process("rpc_server", *arguments, "--tracker", f"{HOST}:{self._tracker}")
-            for _ in range(number)
-        ]
-        self._started += servers
-        for server in servers:
-            server.port()
-        # They listen before they tell the tracker.
+        arguments = ("--port", str(_first_port()), "--port-end", "32000", "--key", key)
         known = rpc._Tracker(HOST, self._tracker, key, patience=0.0)
-        deadline = time.monotonic() + 60
-        while known._look()[0] < number:
-            assert time.monotonic() < deadline, "the tracker does not hear of them"
-            time.sleep(0.02)
+        servers: list[Process] = []
+        deadline = time.monotonic() + 120
+        for _ in range(number):
+            # One after the other: two that start together may take the same port.
+            server = Process("rpc_server", *arguments, "--tracker", f"{HOST}:{self._tracker}")
+            self._started.append(server)
+            servers.append(server)
+            server.port()
+            # It listens before it tells the tracker.
+            while known._look()[0] < len(servers):
+                assert time.monotonic() < deadline, "the tracker does not hear of it"
+                time.sleep(0.02)
         return servers
 
     def end(self) -> None:
