@@ -53,7 +53,8 @@ def _choice_parts(rules: Iterable[Any], config: Mapping[str, Any]) -> tuple[Any,
 
 
 def _of_gpu(name: str, entry: KernelEntry, form: str) -> str:
-    from tf_tvm_ops.kernels.cuda import build, nvrtc
+    from tf_tvm_ops.kernels.cuda import build
+    from tf_tvm_ops.kernels.cuda.compile import ptx_of
     from tf_tvm_ops.kernels.cuda.targets import parse_cuda_target
     from tf_tvm_ops.kernels.schedules.cuda_rule import CudaChoice
     from tf_tvm_ops.kernels.schedules.cuda_rules import CUDA_RULES
@@ -65,9 +66,7 @@ def _of_gpu(name: str, entry: KernelEntry, form: str) -> str:
     if form == "cuda":
         return build.lower(kernel).cuda
     if form == "ptx":
-        return nvrtc.compile_ptx(
-            build.lower(kernel).cuda, parse_cuda_target(name).ptx_capability
-        ).decode()
+        return ptx_of(build.lower(kernel).cuda, parse_cuda_target(name))
     raise ValueError(f"{form}: a kernel for GPUs has tir, cuda and ptx")
 
 

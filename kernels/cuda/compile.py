@@ -48,6 +48,19 @@ def compile_cuda(source: str, target: CudaTarget) -> Compiled:
     CompilerError
         If a compiler is not installed, or does not take the source or the architecture.
     """
+    ptx, code, resources = _best(source, target)
+    if target.is_virtual:
+        return Compiled("ptx", ptx + b"\0", resources)
+    return Compiled("cubin", code, resources)
+
+
+def ptx_of(source: str, target: CudaTarget) -> str:
+    """The PTX that is embedded, or was assembled: see :func:`compile_cuda`."""
+    return _best(source, target)[0].decode()
+
+
+def _best(source: str, target: CudaTarget) -> tuple[bytes, bytes, Resources]:
+    """PTX, machine code and what it takes."""
     arch = f"sm_{target.capability}"
     ptx = _ptx(source, target.ptx_capability)
     code, resources = _assemble(ptx, arch)
@@ -55,10 +68,8 @@ def compile_cuda(source: str, target: CudaTarget) -> Compiled:
         other = _ptx(_LAUNCH_BOUNDS.sub(r"__launch_bounds__(\1, 1)", source), target.ptx_capability)
         other_code, other_resources = _assemble(other, arch)
         if not other_resources.spills:
-            ptx, code, resources = other, other_code, other_resources
-    if target.is_virtual:
-        return Compiled("ptx", ptx + b"\0", resources)
-    return Compiled("cubin", code, resources)
+            return other, other_code, other_resources
+    return ptx, code, resources
 
 
 # Whoever makes kernels for several architectures asks for them one after the other.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,7 +109,7 @@ def _run(
         options = "detect_leaks=0:alloc_dealloc_mismatch=0:detect_odr_violation=0"
         environment["ASAN_OPTIONS"] = options
         environment["LD_PRELOAD"] = _sanitizer()
-    status, output, errors = _output(work, entries, environment, deadline * len(candidates))
+    status, output, errors = _output(work, entries, environment, deadline)
     faults: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith("{"):
@@ -125,27 +126,24 @@ def _run(
 def _output(
     work: Path, entries: str, environment: dict[str, str], deadline: float
 ) -> tuple[int | None, str, str]:
-    """Exit status (None if it was stopped at the deadline), output and errors of the process."""
+    """Exit status (None if a kernel passed its deadline), output and errors of the process."""
     with (
         tempfile.TemporaryFile("w+", dir=work) as output,
         tempfile.TemporaryFile("w+", dir=work) as errors,
     ):
-        try:
-            status: int | None = subprocess.run(
-                [sys.executable, "-m", "tf_tvm_ops.kernels.emulate.run", str(work)],
-                input=entries,
-                stdout=output,
-                stderr=errors,
-                text=True,
-                env=environment,
-                timeout=deadline,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = None
+        status = subprocess.run(
+            [sys.executable, "-m", "tf_tvm_ops.kernels.emulate.run", str(work), str(deadline)],
+            input=entries,
+            stdout=output,
+            stderr=errors,
+            text=True,
+            env=environment,
+            check=False,
+        ).returncode
         output.seek(0)
         errors.seek(0)
-        return status, output.read(), errors.read()
+        stopped = status == -signal.SIGALRM
+        return None if stopped else status, output.read(), errors.read()
 
 
 def _explain(status: int | None, errors: str) -> str:

@@ -55,7 +55,8 @@ Index block_index;
 
 namespace {
 
-constexpr size_t kStackBytes = size_t{64} << 10;
+constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr size_t kGuardBytes = 4096;  // below each stack: a frame that is too large ends the process
 constexpr int kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
@@ -254,6 +255,9 @@ std::string Run(const Launch& launch) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return "no memory for stacks";
     m.stacks = static_cast<char*>(memory);
+    for (int thread = 0; thread < kMaxThreads; ++thread) {
+      mprotect(m.stacks + static_cast<size_t>(thread) * kStackBytes, kGuardBytes, PROT_NONE);
+    }
   }
   m.launch = &launch;
   emulate_most_blocks = std::max(emulate_most_blocks, launch.blocks);

@@ -1,7 +1,7 @@
-"""The process that runs emulated kernels: ``python -m tf_tvm_ops.kernels.emulate.run FOLDER``.
+"""The process that runs emulated kernels: ``python -m … .emulate.run FOLDER SECONDS``.
 
 Reads symbols and problems from standard input; writes a line before and after each kernel, so that
-the parent knows which one ended the process.
+the parent knows which one ended the process. An alarm ends it where one takes longer than SECONDS.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def main() -> None:
     order = ctypes.c_int.in_dll(ctypes.CDLL(device_path), "emulate_order")
     for symbol, fields in json.load(sys.stdin):
         print("begun", symbol, flush=True)
+        signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))
         fault = ""
         for value, words in enumerate(ORDERS):
             order.value = value

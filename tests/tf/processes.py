@@ -122,7 +122,11 @@ class _Forking:
                 raise subprocess.TimeoutExpired(
                     code, TIMEOUT, stdout.read_bytes(), stderr.read_bytes()
                 )
-            returncode = int(self._process.stdout.readline())
+            reply = self._process.stdout.readline()
+            if not reply:
+                _forking.cache_clear()
+                raise RuntimeError(f"forks.py ended with status {self._process.wait()}")
+            returncode = int(reply)
             return subprocess.CompletedProcess(
                 code, returncode, stdout.read_text(), stderr.read_text()
             )

@@ -182,3 +182,26 @@ def test_kernel_that_fails_is_passed_over_by_threads_and_graphs(marks: Path) -> 
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "stock kernel_failed"
     assert len(own_messages(done.stderr)) == 1
+
+
+def test_benchmark_refuses_a_kernel_that_fails_when_it_is_called(marks: Path) -> None:
+    """What was timed is what served then."""
+    m, n, k = marker_pack.FAILING
+    for module in ("fused", "worker"):
+        done = run_with_tensorflow(
+            f"""
+            from tf_tvm_ops.tools.bench import fused, runner, worker
+            from tf_tvm_ops.tools.bench.cases import Case
+
+            case = Case("failing", (2, 2, {m}, {k}), (2, 2, {k}, {n}), False, False)
+            job = runner.make_job([case], ("hot",), ({str(marks)!r},), 0.001, 3)
+            {module}.measure(job)
+            """,
+            TF_TVM_OPS_FALLBACK="stock",
+        )
+        assert done.returncode != 0
+        last = done.stderr.strip().splitlines()[-1]
+        assert "FailedKernelError: mark_failing failed at [2, 2] 5×7 · 7×6, which stock" in last
+        # It is to blame, and nothing was measured.
+        assert "samples" not in done.stdout
+        assert module == "worker" or '"running": "ours"' in done.stdout.splitlines()[-1]

@@ -386,26 +386,31 @@ def test_one_graph_serves_inputs_of_other_extents() -> None:
 
 
 def test_cold_inputs_are_those_read_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
+    """No way to compute has copies of its own, either: they may lie better than others."""
+    read: list[tuple[str, int]] = []
     one = np.ones((1, 4, 4), np.float32)
-    with timing.GraphTimer((one,), {"a": tf.identity, "b": tf.negative}, threads=1) as timer:
-        timer.load((one,), 24 * one.nbytes)
+    ways = {"Identity": lambda x, _: tf.identity(x), "Neg": lambda x, _: tf.negative(x)}
+    with timing.GraphTimer((one, one), ways, threads=1) as timer:
+        timer.load((one, one), 48 * one.nbytes)
         copy_of = {reads[0].op.name: index for index, reads in enumerate(timer._reads)}
         real = timer._callable
 
         def recorded(ops):
-            call, copies, todo = real(ops), [], list(ops)
+            call, copies, todo = real(ops), [], list(ops[:1])
+            fetched = {op.name for op in ops} & set(copy_of)
             while todo:
                 op = todo.pop()
-                copies += [copy_of[x.op.name] for x in op.inputs if x.op.name in copy_of]
+                copies += [(op.type, copy_of[x.op.name]) for x in op.inputs if x.op.name in copy_of]
                 todo += op.control_inputs
+            assert not copies or len(fetched) == len(copies), "an empty run reads more"
             return lambda: (read.extend(copies), call())
 
         monkeypatch.setattr(timer, "_callable", recorded)
-        timer.samples(1e-6, 5)
-    assert len(read) >= 48
-    for index, copy in enumerate(read):
-        assert copy not in read[max(0, index - 20) : index], read
+        timer.samples(1e-6, 15)
+    for index, (_, copy) in enumerate(read):
+        assert copy not in [c for _, c in read[max(0, index - 16) : index]]
+    for name in ways:
+        assert {copy for way, copy in read if way == name} == set(range(24))
 
 
 def test_no_way_is_always_timed_after_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:

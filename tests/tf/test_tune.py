@@ -17,7 +17,7 @@ from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.shapes import load_tables
 from tf_tvm_ops.kernels.targets import TARGETS
 from tf_tvm_ops.kernels.tuning import record
-from tf_tvm_ops.tools.bench import runner
+from tf_tvm_ops.tools.bench import fused, runner
 from tf_tvm_ops.tools.cli import main
 from tf_tvm_ops.tools.tune import fallback, gate
 
@@ -251,6 +251,18 @@ def test_fused_stock_that_fails_leaves_what_was_measured_bare(
     assert bare.eigen is not None
     assert add.onednn is None
     assert add.eigen is not None
+
+
+def test_process_that_ends_while_both_take_turns_blames_neither(
+    untimed: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate.runner, "results", crash(fused.TIMING, {"values"}, (True,)))
+    notes: list[str] = []
+    found = timings_of(untimed, notes)
+    assert found[1] == []
+    assert all(timing.onednn and timing.eigen for timing in found[3])
+    (note,) = notes
+    assert note.startswith("not measured: bmm_f32_m1_n17_k8_")
 
 
 def test_kernel_that_fails_in_a_graph_is_left_out(

@@ -230,9 +230,13 @@ class GraphTimer:
         return max(1e-7, (whole - min(_seconds(empty) for _ in range(3))) / ops)
 
     def _run(self, chains: Sequence[Callable[[], object]]) -> float:
-        """Seconds of one of the chains: the one whose copies were read longest ago."""
+        """Seconds of one of the chains: one whose copies were read longest ago.
+
+        With each round one is left out, so that none of the ways has the same ones every time.
+        """
+        part = (self._turn + self._turn // len(chains)) % len(chains)
         self._turn += 1
-        return _seconds(chains[self._turn % len(chains)])
+        return _seconds(chains[part])
 
     def _chains(self, name: str, ops: int) -> list[Callable[[], object]]:
         """All chains of so many ops: one for each part of the copies."""
@@ -250,7 +254,8 @@ class GraphTimer:
                 for i in range(ops):
                     with tf.control_dependencies(last):
                         last = [self._builders[name](*self._reads[start + step * i]).op]
-            self._calls[key] = self._callable(last)
+            # Inputs that the ops do not use, too, since an empty run reads them.
+            self._calls[key] = self._callable([*last, *self._read_ops(start, step * ops or 1)])
         return self._calls[key]
 
     def _empty(self, ops: int) -> Callable[[], object]:
@@ -258,9 +263,11 @@ class GraphTimer:
         copies = ops if self._copies > 1 else 1
         key = ("", 0, copies, 0)
         if key not in self._calls:
-            reads = [tensor.op for copy in self._reads[:copies] for tensor in copy]
-            self._calls[key] = self._callable(reads)
+            self._calls[key] = self._callable(self._read_ops(0, copies))
         return self._calls[key]
+
+    def _read_ops(self, start: int, copies: int) -> list[Any]:
+        return [tensor.op for copy in self._reads[start : start + copies] for tensor in copy]
 
     def _callable(self, ops: Sequence[Any]) -> Callable[[], object]:
         call: Callable[[], object] = self._session.make_callable(ops)

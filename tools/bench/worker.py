@@ -21,6 +21,32 @@ class WrongAnswerError(RuntimeError):
     """An implementation whose result is not the product; it is not timed."""
 
 
+class FailedKernelError(RuntimeError):
+    """A kernel that failed when it was called, so that something else was timed."""
+
+
+def check_server(case: Case, before: str, after: Any) -> None:
+    """Check that what serves a product still does.
+
+    Parameters
+    ----------
+    case
+        The product.
+    before
+        What served it before it was computed.
+    after
+        The tensor that tells what does now.
+
+    Raises
+    ------
+    FailedKernelError
+        If it is another.
+    """
+    now = after.numpy().decode()
+    if now != before:
+        raise FailedKernelError(f"{before} failed at {case}, which {now} serves since")
+
+
 @dataclass(frozen=True)
 class Job:
     """What one worker measures.
@@ -148,6 +174,7 @@ def measure(job: Job) -> None:
                         f"{name}: {case}: {error:.3g} times the rounding allowed"
                     )
             timings = timer.measure(job.seconds, job.repeats)
+            check_server(case, server, served_by(lhs, rhs, case.adj_x, case.adj_y))
             result = {
                 "case": index,
                 "cache": cache,

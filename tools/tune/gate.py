@@ -181,7 +181,7 @@ def _measure(
         for done, (index, result) in enumerate(_results(job, chosen, onednn, faults), start=1):
             report(done + (0 if onednn else len(entrants)), 2 * len(entrants))
             key = chosen[index].key
-            if not result:  # a place for what stock failed at
+            if (*key, onednn) in faults.stock:
                 for epilogue in setting.epilogues:
                     halves.setdefault((*key, epilogue), {})
             if result.get("served_by") != key[0]:
@@ -252,6 +252,8 @@ class _Faults:
         if running.startswith("ours"):
             self.kernels.add(symbol)
             self._notes.append(f"left out {symbol}: in a graph, {entrant.case}: {error}")
+        elif running == fused.TIMING:
+            self._notes.append(f"not measured: {symbol}: while it was timed: {error}")
         else:
             self.stock.add((*entrant.key, onednn))
             setting = f"with oneDNN {'on' if onednn else 'off'}"
