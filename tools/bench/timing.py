@@ -20,7 +20,7 @@ Builder = Callable[..., tf.Tensor]
 _LENGTHS: list[int] = sorted({*(2**i for i in range(2, 13)), *(3 * 2**i for i in range(1, 12))})
 """Numbers of ops in a chain, and of copies: few different ones, as each has a chain of its own."""
 
-_PARTS = 8
+_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class GraphTimer:
         return self._results[name]
 
     def _length(self, seconds: float) -> int:
-        """Ops of a run that takes about so long; of copies, a run reads one part in eight."""
+        """Ops of a run that takes about so long; of copies, a run reads one part in sixteen."""
         if self._copies > 1:
             parts = max(1, min(_PARTS, self._copies // _LENGTHS[0]))
             return self._copies // next(n for n in range(parts, 0, -1) if self._copies % n == 0)
@@ -240,23 +240,22 @@ class GraphTimer:
 
     def _chains(self, name: str, ops: int) -> list[Callable[[], object]]:
         """All chains of so many ops: one for each part of the copies."""
-        return [self._chain(name, start, ops) for start in self._starts(ops)]
-
-    def _starts(self, ops: int) -> range:
-        return range(0, self._copies, ops if self._copies > 1 else 1)
-
-    def _chain(self, name: str, start: int, ops: int) -> Callable[[], object]:
         step = int(self._copies > 1)
-        key = (name, start, step * ops, ops)
-        if key not in self._calls:
-            last: list[Any] = []
-            with self._session.graph.as_default():
-                for i in range(ops):
-                    with tf.control_dependencies(last):
-                        last = [self._builders[name](*self._reads[start + step * i]).op]
-            # Inputs that the ops do not use, too, since an empty run reads them.
-            self._calls[key] = self._callable([*last, *self._read_ops(start, step * ops or 1)])
-        return self._calls[key]
+        keys = [(name, start, step, ops) for start in range(0, self._copies, step * ops or 1)]
+        # All are built before one is run, since the session takes in what is new before a run.
+        new = {key: self._chain(*key) for key in keys if key not in self._calls}
+        self._calls |= {key: self._callable(fetches) for key, fetches in new.items()}
+        return [self._calls[key] for key in keys]
+
+    def _chain(self, name: str, start: int, step: int, ops: int) -> list[Any]:
+        """Adds a chain to the graph. Gives what to fetch."""
+        last: list[Any] = []
+        with self._session.graph.as_default():
+            for i in range(ops):
+                with tf.control_dependencies(last):
+                    last = [self._builders[name](*self._reads[start + step * i]).op]
+        # Inputs that the ops do not use, too, since an empty run reads them.
+        return [*last, *self._read_ops(start, step * ops or 1)]
 
     def _empty(self, ops: int) -> Callable[[], object]:
         """What a run is without its ops."""
