@@ -56,7 +56,8 @@ Index block_index;
 namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 10;
-constexpr size_t kGuardBytes = 4096;  // below each stack: a frame that is too large ends the process
+// Below each stack: a frame that is too large ends the process.
+constexpr size_t kGuardBytes = 4096;
 constexpr int kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
