@@ -1,9 +1,6 @@
 # Each target sets up what it needs in .venv first; a second run finds it done.
 PYTHON ?= python3
 
-# So many tests run at once.
-PROCESSES ?= 2
-
 VENV := .venv
 BIN := $(VENV)/bin
 CXX_SOURCES = git ls-files --cached --others --exclude-standard \
@@ -21,7 +18,7 @@ demo: build
 	$(BIN)/python -m tf_tvm_ops.tools.demo
 
 test: build $(STAMPS)/models
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+	$(BIN)/python -m pytest
 
 bench: build
 	$(BIN)/tf-tvm-ops bench

@@ -46,8 +46,6 @@ LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # First, while nobody is in the middle of something long that they would have to wait for.
-    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
     config.stash[LEFT_OUT] = {}
     for mark in MARKS:
         marked = [item for item in items if item.get_closest_marker(mark)]

@@ -135,7 +135,6 @@ def test_ceilings_of_this_machine(
     assert set(found.gflops) == set(DTYPES)
     assert found.gflops["float16"] == found.gflops["float32"] > found.gflops["float64"]
     rates = [level.gigabytes_per_second for level in found.levels]
-    assert rates == sorted(rates, reverse=True)
     assert rates[0] > rates[-1] > 0
     assert found.levels[-1].bytes is None
     # A kernel reaches a good part of what the machine can do, and not more: this is far from
