@@ -78,18 +78,23 @@ def test_process_that_never_works_is_an_error(backend, make_group, tmp_path):
 
 @pytest.mark.alone
 def test_time_is_of_one_pass_and_cold_operands_take_longer(backend, local, make_group):
-    """Ten times as many matrices take about ten times as long; from memory, longer than that."""
+    """Ten times as many matrices take about ten times as long; from memory, longer than that.
+
+    What else the machine does can hide that once, and not five times.
+    """
     problem = Problem(16, 64, 64)
-    times = {}
-    for workload in (
-        Workload(problem, 4),
-        Workload(problem, 40),
-        Workload(problem, 40, COLD),
-    ):
-        ((_, (outcome,)),) = local.measure([make_group(backend, workload, choices(""))])
-        times[workload.matrices, workload.cache] = outcome.median_us
-    assert 4 < times[40, "hot"] / times[4, "hot"] < 25
-    assert times[40, COLD] > times[40, "hot"]
+    workloads = (Workload(problem, 4), Workload(problem, 40), Workload(problem, 40, COLD))
+    found = []
+    for _ in range(5):
+        times = []
+        for workload in workloads:
+            ((_, (outcome,)),) = local.measure([make_group(backend, workload, choices(""))])
+            times.append(outcome.median_us)
+        found.append(times)
+        few, many, cold = times
+        if 4 < many / few < 25 and cold > 1.1 * many:
+            return
+    pytest.fail(f"{found}")
 
 
 def test_memory_of_the_process_does_not_grow_with_images(backend, local, make_group, tmp_path):
