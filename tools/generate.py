@@ -68,7 +68,7 @@ def generate(
 
         from tf_tvm_ops.kernels import targets as known
         from tf_tvm_ops.kernels.build import BuildError
-        from tf_tvm_ops.kernels.cuda.assembler import CompilerError
+        from tf_tvm_ops.kernels.cuda.packages import CompilerError
         from tf_tvm_ops.kernels.generate import GenerateError
         from tf_tvm_ops.kernels.generate import generate as make
     except ImportError as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import re
 import subprocess
 import tempfile
@@ -11,14 +9,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-PACKAGE = "nvidia-cuda-nvcc-cu12"
+from .packages import CompilerError, Tool
 
-_FOLDER = "cuda_nvcc"  # of the package
-_PROGRAM = "ptxas"
-
-
-class CompilerError(RuntimeError):
-    """The CUDA compiler is missing or refused its input; the message is one line."""
+TOOL = Tool("assembler", "nvidia-cuda-nvcc-cu12", "cuda_nvcc/bin/ptxas")
 
 
 @dataclass(frozen=True)
@@ -52,20 +45,6 @@ class Resources:
         return asdict(self)
 
 
-def version() -> str:
-    """Version of the assembler's package.
-
-    Raises
-    ------
-    CompilerError
-        If it is not installed.
-    """
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        raise CompilerError(_missing()) from None
-
-
 def assemble(ptx: bytes, arch: str) -> tuple[bytes, Resources]:
     """Assemble a kernel.
 
@@ -92,9 +71,8 @@ def assemble(ptx: bytes, arch: str) -> tuple[bytes, Resources]:
         command = [_program(), "--verbose", f"--gpu-name={arch}", str(source), "-o", str(result)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines() or [
-                f"exit status {done.returncode}"
-            ]
+            printed = (done.stderr or done.stdout).strip()
+            lines = printed.splitlines() or [f"exit status {done.returncode}"]
             raise CompilerError(f"the CUDA assembler failed for {arch}: {lines[0]}")
         # What --verbose has to say goes to one or the other, by version.
         return result.read_bytes(), parse_log(done.stdout + done.stderr)
@@ -123,15 +101,6 @@ def parse_log(log: str) -> Resources:
     return Resources(**{name: int(numbers[0]) for name, numbers in found.items()})
 
 
-def _missing() -> str:
-    return f"no CUDA assembler: pip install 'tf-tvm-ops[cuda-build]' brings {PACKAGE}"
-
-
 @cache
 def _program() -> str:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder, _FOLDER, "bin", _PROGRAM)
-        if path.exists():
-            return str(path)
-    raise CompilerError(_missing())
+    return str(TOOL.path())

@@ -93,7 +93,7 @@ class Built:
 @cache
 def versions() -> dict[str, str]:
     """Versions of what a kernel's code depends on."""
-    return cpu_build.versions() | {"nvrtc": nvrtc.version(), "ptxas": assembler.version()}
+    return cpu_build.versions() | {"nvrtc": nvrtc.TOOL.version(), "ptxas": assembler.TOOL.version()}
 
 
 def sources_digest() -> str:

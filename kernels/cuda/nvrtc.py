@@ -7,17 +7,12 @@ flushes denormals or approximates is ever given.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
-import importlib.util
 from functools import cache
 from pathlib import Path
 
-from .assembler import CompilerError
+from .packages import CompilerError, Tool
 
-PACKAGE = "nvidia-cuda-nvrtc-cu12"
-
-_FOLDER = "cuda_nvrtc"  # of the package
-_LIBRARY = "libnvrtc.so.12"
+TOOL = Tool("compiler", "nvidia-cuda-nvrtc-cu12", "cuda_nvrtc/lib/libnvrtc.so.12")
 
 _OPTIONS = (
     "--std=c++17",
@@ -29,38 +24,15 @@ _OPTIONS = (
 )
 
 
-def version() -> str:
-    """Version of the compiler's package.
-
-    Raises
-    ------
-    CompilerError
-        If it is not installed.
-    """
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        raise CompilerError(_missing()) from None
-
-
 @cache
 def device_header() -> str:
     """The text that every kernel is compiled after."""
     return Path(__file__).with_name("device.cuh").read_text(encoding="utf-8")
 
 
-def _missing() -> str:
-    return f"no CUDA compiler: pip install 'tf-tvm-ops[cuda-build]' brings {PACKAGE}"
-
-
 @cache
 def _library() -> ctypes.CDLL:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder, _FOLDER, "lib", _LIBRARY)
-        if path.exists():
-            return ctypes.CDLL(str(path))
-    raise CompilerError(_missing())
+    return ctypes.CDLL(str(TOOL.path()))
 
 
 def compile_ptx(source: str, capability: int) -> bytes:

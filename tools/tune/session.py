@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_tvm_ops.kernels import manifest, publish
 from tf_tvm_ops.kernels.build import BuildError
-from tf_tvm_ops.kernels.cuda.assembler import CompilerError
+from tf_tvm_ops.kernels.cuda.packages import CompilerError
 from tf_tvm_ops.kernels.cuda.targets import is_cuda, parse_cuda_target
 from tf_tvm_ops.kernels.generate import GenerateError, generate
 from tf_tvm_ops.kernels.manifest import ImageEntry, Manifest

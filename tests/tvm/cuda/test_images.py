@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from tests.tvm.cuda.conftest import NEW, OLD
 from tf_tvm_ops.kernels import manifest as manifest_format
 from tf_tvm_ops.kernels.cuda import assembler, build, generate, nvrtc
 from tf_tvm_ops.kernels.cuda import compile as compile_module
-from tf_tvm_ops.kernels.cuda.assembler import CompilerError, Resources
+from tf_tvm_ops.kernels.cuda.assembler import Resources
 from tf_tvm_ops.kernels.cuda.build import CudaKernel
 from tf_tvm_ops.kernels.cuda.compile import Compiled, compile_cuda
+from tf_tvm_ops.kernels.cuda.packages import CompilerError
 from tf_tvm_ops.kernels.cuda.targets import CUDA_TARGETS, parse_cuda_target
 from tf_tvm_ops.kernels.manifest import file_sha256
 from tf_tvm_ops.kernels.problem import Problem
@@ -93,8 +94,8 @@ def test_images_hold_machine_code(pack, tmp_path):
     manifest = manifest_format.load(pack)
     images = {image.target: image for image in manifest.images}
     assert list(images) == ["cpu:x86-64-v3", NEW.name, "cuda:compute_80"]
-    assert manifest.made_with["nvrtc"] == nvrtc.version()
-    assert manifest.made_with["ptxas"] == assembler.version()
+    assert manifest.made_with["nvrtc"] == nvrtc.TOOL.version()
+    assert manifest.made_with["ptxas"] == assembler.TOOL.version()
     for target, image in images.items():
         assert file_sha256(pack / image.file) == image.sha256
         for kernel in image.kernels:
@@ -234,6 +235,19 @@ def test_resources_of_a_kernel_that_spills():
     assert resources.spills
 
 
+def test_code_shown_is_the_one_that_was_assembled_in_the_end(monkeypatch):
+    """A kernel that spills is compiled again, with the promise that one block is enough."""
+    text = 'extern "C" __global__ void __launch_bounds__(64) k(float* a) { a[0] = 1; }\n'
+
+    def spilling(ptx, arch):
+        return b"", Resources(32, 0, 0, 0 if b".minnctapersm 1" in ptx else 8)
+
+    assert ".minnctapersm" not in compile_module.ptx_of(text, NEW)
+    monkeypatch.setattr(compile_module, "_assemble", spilling)
+    assert ".minnctapersm 1" in compile_module.ptx_of(text, NEW)
+    assert not compile_cuda(text, NEW).resources.spills
+
+
 def test_arithmetic_is_ieee():
     """Denormals stay, and division is the exact one: neither is an approximation in the code."""
     text = 'extern "C" __global__ void k(float* a) { a[0] = a[1] / a[2] + a[3] * 1e-40f; }\n'
@@ -254,22 +268,15 @@ def test_an_architecture_is_never_guessed(name, shapes, tmp_path):
     assert not (tmp_path / "p").exists()
 
 
-@pytest.fixture(params=[nvrtc, assembler], ids=["compiler", "assembler"])
+@pytest.fixture(params=[nvrtc, assembler], ids=lambda module: module.TOOL.what)
 def missing(request, monkeypatch):
     """The package that brings one of the two, as where the extra is not installed."""
-    package = request.param.PACKAGE
-    found = importlib.metadata.version
-
-    def version(name):
-        if name == package:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return found(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    monkeypatch.setattr(request.param, "_FOLDER", "absent")
+    module = request.param
+    tool = replace(module.TOOL, package="absent-package", file="absent")
+    monkeypatch.setattr(module, "TOOL", tool)
     for cached in (nvrtc._library, assembler._program, build.versions):
         cached.cache_clear()
-    yield package
+    yield tool.package
     for cached in (nvrtc._library, assembler._program, build.versions):
         cached.cache_clear()
 
