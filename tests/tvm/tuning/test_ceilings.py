@@ -124,17 +124,20 @@ def test_every_vector_is_loaded_in_every_pass(target: Target) -> None:
     np.testing.assert_array_equal(out, steps * passes * np.arange(8 * lanes, dtype=np.float32))
 
 
-@pytest.mark.alone
 def test_ceilings_of_this_machine(
     tmp_path: Path, local: LocalMeasurer, make_group: Callable[..., Group]
 ) -> None:
     target = RUNNABLE[0]
     cores = os.sched_getaffinity(0)
-    found = ceilings.measure(target)
+    for _ in range(5):  # what else the machine does can hide an order once
+        found = ceilings.measure(target)
+        rates = [level.gigabytes_per_second for level in found.levels]
+        if rates == sorted(rates, reverse=True):
+            break
+    assert rates == sorted(rates, reverse=True)
     assert os.sched_getaffinity(0) == cores
     assert set(found.gflops) == set(DTYPES)
     assert found.gflops["float16"] == found.gflops["float32"] > found.gflops["float64"]
-    rates = [level.gigabytes_per_second for level in found.levels]
     assert rates[0] > rates[-1] > 0
     assert found.levels[-1].bytes is None
     # A kernel reaches a good part of what the machine can do, and not more: this is far from

@@ -76,7 +76,6 @@ def test_process_that_never_works_is_an_error(backend, make_group, tmp_path):
         list(broken.measure([group]))
 
 
-@pytest.mark.alone
 def test_time_is_of_one_pass_and_cold_operands_take_longer(backend, local, make_group):
     """Ten times as many matrices take about ten times as long; from memory, longer than that.
 
