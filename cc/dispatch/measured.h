@@ -17,7 +17,7 @@ enum class Epilogue : uint8_t { kNone, kAdd, kTranspose };
 bool Parse(std::string_view name, Epilogue* epilogue);
 
 // How a kernel did against stock: whether it was faster by more than the noise, or stock ended the
-// process that measured. In several settings, the last of these counts.
+// process that measured. Of several settings, that one counts whose outcome is named last here.
 enum class Outcome : uint8_t { kWon, kLost, kStockFailed };
 
 // For one number of matrices, in every setting measured.

@@ -98,8 +98,8 @@ class CudaTarget:
     def ptx_capability(self) -> int:
         """The capability whose PTX is assembled for it, times ten.
 
-        NVIDIA's compiler makes the same PTX for all architectures between two of these, but for a
-        register's number here and there: compiling once for them is what takes half as long.
+        NVIDIA's compiler makes the same PTX for all architectures between two of these, but for
+        the numbers of registers: see docs/architecture.md.
         """
         return max(least for least in _PTX_CAPABILITIES if least <= self.capability)
 

@@ -164,15 +164,3 @@ class Oracle:
             stored = np.abs(scaled) + bound
             bound = bound + 1.01 * ROUNDING[dtype] * (2 * stored + np.abs(want))
         return float((np.abs(got.astype(np.float64) - want) / bound).max(initial=0.0))
-
-
-def worst_error(
-    case: Case,
-    lhs: Array,
-    rhs: Array,
-    got: Array,
-    scale: float = 1.0,
-    addend: Array | None = None,
-) -> float:
-    """See :meth:`Oracle.worst_error`."""
-    return Oracle(case, lhs, rhs).worst_error(got, scale, addend)

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from tf_tvm_ops.library import native
 from tf_tvm_ops.tools.bench import report
-from tf_tvm_ops.tools.bench.cases import Array, Case, worst_error
+from tf_tvm_ops.tools.bench.cases import Array, Case, Oracle
 from tf_tvm_ops.tools.bench.machine import Machine
 
 _SOURCE = Path(__file__).with_name("xsmm_shim.c")
@@ -139,8 +139,9 @@ def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Resul
         return None if failed else result
 
     kernel = dispatcher.matmul(a, b)[1]
+    oracle = Oracle(case, lhs, rhs)
     for name, got in (("ours", ours()), ("libxsmm", xsmm())):
-        if got is not None and worst_error(case, lhs, rhs, got) > 1:
+        if got is not None and oracle.worst_error(got) > 1:
             raise RuntimeError(f"{name}: the result of {case} is wrong; nothing was measured")
     if xsmm() is None:
         return Result(case, kernel.symbol, _interleaved(ours)[0], math.nan, case.adj_y)

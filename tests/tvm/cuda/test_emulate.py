@@ -134,6 +134,13 @@ def test_code_that_does_not_compile_is_one_line():
     assert "\n" not in str(error.value)
 
 
+def test_frame_that_is_too_large_ends_the_process():
+    """It does not write into what another thread keeps on its stack."""
+    deep = "if (threadIdx.x == 1) [] { volatile char large[252 << 10]; large[0] = 1; }();"
+    found = fault(edited(tile(), **{"__syncthreads();": f"{deep}\n__syncthreads();"}))
+    assert "ended the process that ran it" in found
+
+
 def test_kernel_that_does_not_end():
     endless = edited(tile(), **{"__syncthreads();": "for (;;) __syncthreads();"})
     good = candidate(PROBLEM, CudaThread(), ThreadConfig(4, 32, 1))
