@@ -69,7 +69,10 @@ def assemble(ptx: bytes, arch: str) -> tuple[bytes, Resources]:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_bytes(ptx)
         command = [_program(), "--verbose", f"--gpu-name={arch}", str(source), "-o", str(result)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise CompilerError(f"the CUDA assembler cannot be started: {error}") from error
         if done.returncode != 0:
             printed = (done.stderr or done.stdout).strip()
             lines = printed.splitlines() or [f"exit status {done.returncode}"]

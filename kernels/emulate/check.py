@@ -23,7 +23,7 @@ from .build import DeviceCode, compile_emulated
 
 DEADLINE_SECONDS = 120.0
 
-_OPTIMIZE = 1 << 18
+_OPTIMIZE = 200_000
 """Multiply-adds of a product above which optimising its kernel takes less time than it saves."""
 
 

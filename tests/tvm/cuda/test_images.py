@@ -291,6 +291,15 @@ def test_missing_compiler_is_one_line(shapes, tmp_path, missing):
     assert "pip install 'tf-tvm-ops[cuda-build]'" in line
 
 
+def test_assembler_that_may_not_be_executed_is_one_line(tmp_path, monkeypatch):
+    """As an installer leaves it that takes the permissions of the package's archive as they are."""
+    path = tmp_path / "ptxas"
+    path.touch(0o600)
+    monkeypatch.setattr(assembler, "_program", lambda: str(path))
+    with pytest.raises(CompilerError, match=r"cannot be started: .*Permission denied: .*ptxas"):
+        assembler.assemble(b"", "sm_90")
+
+
 def test_code_that_is_not_assembled_is_one_line():
     ptx = b".version 8.7\n.target sm_90\n.address_size 64\nno_such\n"
     with pytest.raises(CompilerError, match=r"assembler failed for sm_90: .*no_such") as error:
