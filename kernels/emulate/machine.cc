@@ -80,7 +80,6 @@ struct Fiber {
 };
 
 struct Machine {
-  char* stacks = nullptr;
   std::vector<Fiber> fibers{kMaxThreads};
   int current = 0;
   void* scheduler = nullptr;
@@ -109,6 +108,39 @@ void Prepare(Fiber* fiber, char* stack) {
   fiber->groups.clear();
   fiber->open.clear();
 }
+
+// The stacks of a launch, which go with it: guards make two mappings of each, and a process that
+// has many kernels would run out of mappings.
+class Stacks {
+ public:
+  explicit Stacks(int64_t threads) : bytes_(kStackBytes * static_cast<size_t>(threads)) {
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return;
+    memory_ = static_cast<char*>(memory);
+    for (size_t offset = 0; offset < bytes_; offset += kStackBytes) {
+      if (mprotect(memory_ + offset, kGuardBytes, PROT_NONE) != 0) return;
+    }
+    complete_ = true;
+  }
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  ~Stacks() {
+    if (memory_ == nullptr) return;
+    __asan_unpoison_memory_region(memory_, bytes_);
+    munmap(memory_, bytes_);
+  }
+
+  // False if the system granted less than all stacks and guards.
+  bool complete() const { return complete_; }
+  char* of(int thread) const { return memory_ + static_cast<size_t>(thread) * kStackBytes; }
+
+ private:
+  size_t bytes_;
+  char* memory_ = nullptr;
+  bool complete_ = false;
+};
 
 void Resume(int thread) {
   Machine& m = machine();
@@ -177,10 +209,10 @@ std::string Stuck(int threads) {
          " have ended";
 }
 
-void RunBlock(int threads) {
+void RunBlock(const Stacks& stacks, int threads) {
   Machine& m = machine();
   for (int thread = 0; thread < threads; ++thread) {
-    Prepare(&m.fibers[thread], m.stacks + static_cast<size_t>(thread) * kStackBytes);
+    Prepare(&m.fibers[thread], stacks.of(thread));
   }
   const int warps = (threads + kWarp - 1) / kWarp;
   while (m.fault.empty()) {
@@ -251,22 +283,15 @@ std::string Run(const Launch& launch) {
     return "launch of " + std::to_string(launch.blocks) + " blocks of " +
            std::to_string(launch.threads) + " threads";
   }
-  if (m.stacks == nullptr) {
-    void* memory = mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return "no memory for stacks";
-    m.stacks = static_cast<char*>(memory);
-    for (int thread = 0; thread < kMaxThreads; ++thread) {
-      mprotect(m.stacks + static_cast<size_t>(thread) * kStackBytes, kGuardBytes, PROT_NONE);
-    }
-  }
+  const Stacks stacks(launch.threads);
+  if (!stacks.complete()) return "the system has no memory, or no mappings left, for stacks";
   m.launch = &launch;
   emulate_most_blocks = std::max(emulate_most_blocks, launch.blocks);
   m.fault.clear();
   for (int64_t block = 0; block < launch.blocks && m.fault.empty(); ++block) {
     block_index.x = static_cast<unsigned>(block);
     Poison(launch.shared_begin, launch.shared_end);
-    RunBlock(static_cast<int>(launch.threads));
+    RunBlock(stacks, static_cast<int>(launch.threads));
   }
   return m.fault;
 }

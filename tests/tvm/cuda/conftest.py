@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -55,6 +56,20 @@ def load(given: Candidate, folder: Path) -> Callable[..., None]:
     module = tvm_ffi.load_module(str(folder / f"{given.symbol}.so"))
     module.import_module(tvm_ffi.load_module(str(device)))
     return module.get_function(given.symbol)
+
+
+def call(function, lhs, rhs, out, *, total=1, strides, extents=()):
+    """Multiply; operands are addresses, strides those of batch, head and row of each."""
+    function(
+        *(ctypes.c_void_p(address) for address in (lhs, rhs, None, out, None)),
+        *(0, total, 1),
+        *strides["lhs"],
+        *strides["rhs"],
+        *(0, 0, 0, 0),
+        *strides["out"],
+        1.0,
+        *extents,
+    )
 
 
 @pytest.fixture

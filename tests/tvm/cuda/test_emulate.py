@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.tvm.cuda.conftest import candidate, edited, emulate
+from tests.tvm.cuda.conftest import call, candidate, edited, emulate, load
 from tf_tvm_ops.kernels.emulate.check import check
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules.cuda_generic import CudaGeneric, CudaGenericConfig
@@ -139,6 +141,25 @@ def test_frame_that_is_too_large_ends_the_process():
     deep = "if (threadIdx.x == 1) [] { volatile char large[252 << 10]; large[0] = 1; }();"
     found = fault(edited(tile(), **{"__syncthreads();": f"{deep}\n__syncthreads();"}))
     assert "ended the process that ran it" in found
+
+
+def mappings():
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+def test_launches_leave_no_mappings(tmp_path):
+    """Where each kernel kept its guarded stacks, a process had mappings for 31 kernels."""
+    m, n, k = PROBLEM.extents()
+    lhs, rhs = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+    out = np.zeros((m, n), np.float32)
+    given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
+    function = load(given, tmp_path)
+    strides = {"lhs": (0, 0, k), "rhs": (0, 0, n), "out": (0, 0, n)}
+    addresses = [array.ctypes.data for array in (lhs, rhs, out)]
+    before = mappings()
+    call(function, *addresses, strides=strides)
+    assert (out == k).all()
+    assert mappings() < before + 16
 
 
 def test_kernel_that_does_not_end():

@@ -8,7 +8,7 @@ import mmap
 import numpy as np
 import pytest
 
-from tests.tvm.cuda.conftest import NEW, OLD, candidate, load
+from tests.tvm.cuda.conftest import NEW, OLD, call, candidate, load
 from tf_tvm_ops.kernels.cuda import source
 from tf_tvm_ops.kernels.cuda.function import kernel_function
 from tf_tvm_ops.kernels.emulate.check import Candidate
@@ -26,20 +26,6 @@ MAP_NORESERVE = 0x4000  # of Linux; mmap names it from Python 3.13 on
 def best(problem, rule, target=NEW):
     space = rule.space(problem, target)
     return candidate(problem, rule, min(space, key=lambda c: rule.cost(problem, target, c)))
-
-
-def call(function, lhs, rhs, out, *, total=1, strides, extents=()):
-    """Multiply; operands are addresses, strides those of batch, head and row of each."""
-    function(
-        *(ctypes.c_void_p(address) for address in (lhs, rhs, None, out, None)),
-        *(0, total, 1),
-        *strides["lhs"],
-        *strides["rhs"],
-        *(0, 0, 0, 0),
-        *strides["out"],
-        1.0,
-        *extents,
-    )
 
 
 class Sparse:
