@@ -18,7 +18,7 @@ demo: build
 	$(BIN)/python -m tf_tvm_ops.tools.demo
 
 test: build $(STAMPS)/models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 bench: build
 	$(BIN)/tf-tvm-ops bench

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -45,9 +47,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if item not in marked]
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    left_out = config.stash.get(LEFT_OUT, {})
-    return [
-        f"left out: {count} tests that need {MARKS[mark]}; run them with --{mark}"
-        for mark, count in left_out.items()
-    ]
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Tests beside each other: what a process left out is told by the one that started it.
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = session.config.stash.get(LEFT_OUT, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for mark, count in config.stash.get(LEFT_OUT, {}).items():
+        terminalreporter.write_line(
+            f"left out: {count} tests that need {MARKS[mark]}; run them with --{mark}"
+        )

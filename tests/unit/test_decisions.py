@@ -100,7 +100,9 @@ def write(folder: Path, *kernels: KernelEntry) -> Path:
 
 
 def decisions(pack: Path) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["inspect", str(pack), "--decisions"])
+    # As into a file: whoever runs tests beside each other sets the width of a narrow terminal.
+    runner = CliRunner(env={"COLUMNS": None})
+    result = runner.invoke(main, ["inspect", str(pack), "--decisions"])
     return result.exit_code, result.output
 
 
