@@ -6,7 +6,7 @@ What happens inside one matrix is the business of a schedule rule, which is hand
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
+from . import ahead
+from .ahead import Ahead, Rows
 from .elements import ADD_COLUMN as ADD_COLUMN
 from .elements import ADD_MATRIX as ADD_MATRIX
 from .elements import ADD_NOTHING as ADD_NOTHING
@@ -71,6 +73,8 @@ class Matrix:
     workspace
         Scratch memory of the calling thread, of the compute type, aligned to
         ``WORKSPACE_ALIGNMENT`` bytes.
+    ahead
+        Operands to prefetch while this matrix is computed, if that may pay.
     """
 
     problem: Problem
@@ -92,6 +96,7 @@ class Matrix:
     addend_stride: Any
     out_offset: Any
     out_stride: Any
+    ahead: Ahead | None
 
     @property
     def compute_dtype(self) -> str:
@@ -169,6 +174,8 @@ def kernel_function(
             for name, pointer in pointers.items()
         }
         scale = T.Bind(tirx.Cast(compute_dtype, scale) if compute_dtype != "float64" else scale)
+        lead = ahead.lead(problem)
+        far = T.Bind(_is_far(problem, arg)) if lead else None
         with around(), T.serial(arg["begin"], arg["end"]) as index:
             batch = T.Bind(tirx.truncdiv(index, arg["heads"]))
             head = T.Bind(index - batch * arg["heads"])
@@ -178,6 +185,9 @@ def kernel_function(
                     batch * arg[f"{name}_batch_stride"] + head * arg[f"{name}_head_stride"]
                 )
                 placed[f"{name}_stride"] = arg[f"{name}_stride"]
+            prefetched = (
+                Ahead(_rows_ahead(problem, views, placed, arg, lead), far) if lead else None
+            )
             m, n, k = (arg["m"], arg["n"], arg["k"]) if problem.is_generic else problem.extents()
             body(
                 Matrix(
@@ -187,8 +197,39 @@ def kernel_function(
                     k=k,
                     scale=scale,
                     addend_kind=arg["addend_kind"],
+                    ahead=prefetched,
                     **views,
                     **placed,
                 )
             )
     return builder.get()
+
+
+def _is_far(problem: Problem, arg: Mapping[str, Any]) -> Any:
+    """Whether the operands of a call are too large for a core's caches."""
+    size = (arg["end"] - arg["begin"]) * ahead.operand_bytes(problem)
+    return size >= int64(ahead.FAR_BYTES)
+
+
+def _rows_ahead(
+    problem: Problem,
+    views: Mapping[str, View],
+    placed: Mapping[str, Any],
+    arg: Mapping[str, Any],
+    lead: int,
+) -> tuple[Rows, ...]:
+    """The operands ``lead`` heads further on, or whatever lies there: that harms nothing."""
+    m, n, k = problem.extents()
+    extents = {
+        "lhs": (m, k) if problem.lhs == "k" else (k, m),
+        "rhs": (k, n) if problem.rhs == "n" else (n, k),
+    }
+    return tuple(
+        Rows(
+            views[name],
+            T.Bind(placed[f"{name}_offset"] + arg[f"{name}_head_stride"] * lead),
+            arg[f"{name}_stride"],
+            *extents[name],
+        )
+        for name in extents
+    )

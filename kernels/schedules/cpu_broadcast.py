@@ -170,9 +170,17 @@ def emit_rows(
     step: BroadcastStep | None = None,
 ) -> None:
     """All rows of one block of columns, in tiles of nearly equal height."""
+    lanes = block[0].lanes
+    first_column = block[0].start
+    if isinstance(first_column, int):
+        first_column = -(-first_column // lanes) * lanes  # the last vector may overlap
+    width, whole = len(block) * lanes, -(-matrix.n // lanes) * lanes
     for run in divide(matrix.m, config.tile_m):
 
         def tile(start: Index, rows: int = run.size) -> None:
+            if matrix.ahead is not None:
+                done = first_column * matrix.m + start * width
+                matrix.ahead.prefetch(done, rows * width, matrix.m * whole)
             microkernel.broadcast_tile(
                 matrix,
                 start,

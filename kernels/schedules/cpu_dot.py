@@ -109,6 +109,8 @@ class CpuDot(Rule[DotConfig]):
         for rows in pieces(matrix.m, config.tile_m):
 
             def strip(first_row: Index, rows: Run = rows) -> None:
+                if matrix.ahead is not None:
+                    matrix.ahead.prefetch(first_row, rows.size, matrix.m)
                 for columns in self._columns(matrix.n, rows.size, config, lanes):
 
                     def tile(first_column: Index, columns: Run = columns) -> None:
