@@ -21,7 +21,7 @@ from .vectors import Index, View, int64
 
 LINE_BYTES = 64
 
-FAR_BYTES = 1 << 20
+FAR_BYTES = 1 << 18
 """Operands of a call that are larger do not stay in a core's own caches."""
 
 _LEAST_LEAD_BYTES = 1 << 13

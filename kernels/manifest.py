@@ -47,6 +47,11 @@ class Duel:
         """Whether the kernel was faster by more than the noise."""
         return self.stock_us - self.kernel_us > self.noise_us
 
+    @property
+    def lost(self) -> bool:
+        """Whether stock was."""
+        return self.kernel_us - self.stock_us > self.noise_us
+
     def to_json(self) -> dict[str, float]:
         """As the manifest has it."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
@@ -153,7 +158,10 @@ class KernelEntry:
         duels = fought.get(epilogue, fought.get("none"))
         if duels is None:
             return False
-        return None in duels or all(duel.won for duel in duels if duel is not None)
+        known = [duel for duel in duels if duel is not None]
+        if len(known) < len(duels):
+            return True
+        return any(duel.won for duel in known) and not any(duel.lost for duel in known)
 
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""

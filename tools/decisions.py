@@ -61,8 +61,8 @@ def print_decisions(console: Console, pack: Manifest) -> None:
     console.print(
         "Microseconds for an op inside a graph, medians; ±: the noise that a difference has to "
         "exceed. A kernel serves a number of matrices and an epilogue if it won them, or the bare "
-        "product, in every cache setting, or if stock crashed in one of them. Decisions differ "
-        "with oneDNN on and off.",
+        "product, in one cache setting and lost in none, or if stock crashed in one of them. "
+        "Decisions differ with oneDNN on and off.",
         highlight=False,
     )
 

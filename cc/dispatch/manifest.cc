@@ -212,10 +212,10 @@ Problem ReadProblem(const Node& node) {
 
 Outcome ReadOutcome(const Node& node) {
   if (node.is_null()) return Outcome::kStockFailed;
-  const double kernel = node.Member("kernel_us").AsReal();
-  const double stock = node.Member("stock_us").AsReal();
-  const bool won = stock - kernel > node.Member("noise_us").AsReal();
-  return won ? Outcome::kWon : Outcome::kLost;
+  const double gain = node.Member("stock_us").AsReal() - node.Member("kernel_us").AsReal();
+  const double noise = node.Member("noise_us").AsReal();
+  if (gain > noise) return Outcome::kWon;
+  return -gain > noise ? Outcome::kLost : Outcome::kTied;
 }
 
 Duel ReadDuel(const Node& node) {

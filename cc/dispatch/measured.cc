@@ -47,7 +47,8 @@ bool Duels::ExpectedToWin(int64_t matrices, Epilogue epilogue, bool onednn) cons
   bool wins = false;
   for (const Duel& duel : duels_) {
     if (duel.matrices != nearest) continue;
-    const bool won = (onednn ? duel.onednn : duel.eigen) != Outcome::kLost;
+    const Outcome outcome = onednn ? duel.onednn : duel.eigen;
+    const bool won = outcome == Outcome::kWon || outcome == Outcome::kStockFailed;
     if (duel.epilogue == epilogue) return won;
     if (duel.epilogue == Epilogue::kNone) wins = won;
   }

@@ -16,22 +16,24 @@ namespace tf_tvm_ops {
 enum class Epilogue : uint8_t { kNone, kAdd, kTranspose };
 bool Parse(std::string_view name, Epilogue* epilogue);
 
-// How a kernel did against stock: whether it was faster by more than the noise, or stock ended the
-// process that measured. Of several settings, that one counts whose outcome is named last here.
-enum class Outcome : uint8_t { kWon, kLost, kStockFailed };
+// How a kernel did against stock: whether one of them was faster by more than the noise, or stock
+// ended the process that measured. Of several settings, that one counts whose outcome is named last
+// here.
+enum class Outcome : uint8_t { kTied, kWon, kLost, kStockFailed };
 
 // For one number of matrices, in every setting measured.
 struct Duel {
   int64_t matrices = 0;
   Epilogue epilogue = Epilogue::kNone;
-  Outcome onednn = Outcome::kLost;
-  Outcome eigen = Outcome::kLost;
+  Outcome onednn = Outcome::kTied;
+  Outcome eigen = Outcome::kTied;
 };
 
 // The duels of one kernel.
 class TF_TVM_OPS_EXPORT Duels {
  public:
-  // One that was fought in several settings has to be won in each, unless stock failed in any.
+  // One that was fought in several settings has to be won in one and lost in none, unless stock
+  // failed in any.
   void Add(const Duel& duel);
 
   // Whether the kernel is expected to beat stock, or stock to fail: as it was with the number of

@@ -84,6 +84,11 @@ FASTER = "stock (stock_faster)"
         ([timing(LOST)], FASTER, "mark_exact"),
         ([timing(WON, LOST)], "mark_exact", FASTER),
         ([timing(TOO_CLOSE)], FASTER, "mark_exact"),
+        # What is won in one setting is served unless it is lost in another.
+        ([timing(WON), timing(TOO_CLOSE, cache="cold")], "mark_exact", "mark_exact"),
+        ([timing(TOO_CLOSE), timing(WON, cache="cold")], "mark_exact", "mark_exact"),
+        ([timing(TOO_CLOSE), timing(TOO_CLOSE, cache="cold")], FASTER, "mark_exact"),
+        ([timing(TOO_CLOSE), timing(LOST, cache="cold")], FASTER, "mark_exact"),
         # A win with operands in cache does not make up for a loss without.
         ([timing(WON), timing(LOST, cache="cold")], FASTER, "mark_exact"),
         ([timing(LOST, cache="cold"), timing(WON)], FASTER, "mark_exact"),

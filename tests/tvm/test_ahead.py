@@ -79,7 +79,9 @@ def touched(problem, choice, folder, monkeypatch, *, matrices):
     return np.split(notes.astype(bool), [sizes["lhs"]])
 
 
-@pytest.mark.parametrize(("problem", "rule", "config"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("problem", "rule", "config"), CASES, ids=lambda value: getattr(value, "name", str(value))
+)
 def test_every_line_of_the_next_matrix_is_asked_for(problem, rule, config, tmp_path, monkeypatch):
     monkeypatch.setattr(ahead, "FAR_BYTES", 1)
     assert ahead.lead(problem) == 1

@@ -52,6 +52,11 @@ def kernel(*timings: Timing, problem: Problem = PROBLEM) -> KernelEntry:
         ([timing(LOST)], False, True),
         ([timing(WON, LOST)], True, False),
         ([timing(TOO_CLOSE)], False, True),
+        # What is won in one setting is served unless it is lost in another.
+        ([timing(WON), timing(TOO_CLOSE, cache="cold")], True, True),
+        ([timing(TOO_CLOSE), timing(WON, cache="cold")], True, True),
+        ([timing(TOO_CLOSE), timing(TOO_CLOSE, cache="cold")], False, True),
+        ([timing(TOO_CLOSE), timing(LOST, cache="cold")], False, True),
         # A win with operands in cache does not make up for a loss without.
         ([timing(WON), timing(LOST, cache="cold")], False, True),
         ([timing(LOST, cache="cold"), timing(WON)], False, True),
