@@ -2,14 +2,15 @@
 
 Where the operands of a call do not stay in the caches, each matrix begins with misses that nothing
 hides: a tile reads many rows at once, few lines of each, which is no pattern that processors
-prefetch. So each tile asks for its share of the operands of a matrix further on in the batch.
+prefetch. So each tile asks for its share of the operands of a matrix further on in the batch: for
+one address in each 64 bytes of a row. Where rows do not begin at a cache line their last line may
+be left out; in contiguous operands it is the first of the row behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -22,7 +23,9 @@ from .vectors import Index, View, int64
 LINE_BYTES = 64
 
 FAR_BYTES = 1 << 18
-"""Operands of a call that are larger do not stay in a core's own caches."""
+"""Operands of the matrices ``[begin, end)`` of a call, from which on they are asked for. The op
+calls a kernel for a quarter of a thread's share at a time: four times as much, all that a thread
+computes, does not stay in its core's own caches."""
 
 _LEAST_LEAD_BYTES = 1 << 13
 """How far ahead to ask, at least: a core goes on for some KiB while memory answers."""
@@ -66,7 +69,7 @@ class Ahead:
     operands
         What to ask for.
     wanted
-        Whether to, at run time.
+        Whether to, at run time: see ``FAR_BYTES``.
     """
 
     operands: tuple[Rows, ...]
@@ -82,23 +85,43 @@ class Ahead:
         """
         with T.If(self.wanted), T.Then():
             for rows in self.operands:
-                start, share = share_of(rows.outer, first, count, whole)
-                base = T.Bind(rows.first + start * rows.stride)
-                _each(share, partial(_prefetch_row, rows, base))
+                _prefetch(rows, first, count, whole)
+
+
+def _prefetch(rows: Rows, first: Index, count: int, whole: int) -> None:
+    elements = LINE_BYTES // ELEMENT_BYTES[rows.view.dtype]
+    lines = -(-rows.inner // elements)
+    pieces, length = pieces_of(rows.outer, lines, -(-whole // count))
+    start, share = share_of(rows.outer * pieces, first, count, whole)
+    start = T.Bind(int64(start))
+
+    def piece(index: Any) -> None:
+        row, line = start + index, int64(0)
+        if pieces > 1:
+            # The last piece of a row overlaps the one before where they are not alike.
+            line = tirx.min(tirx.truncmod(row, int64(pieces)) * length, int64(lines - length))
+            row = tirx.truncdiv(row, int64(pieces))
+        begin = T.Bind(rows.first + row * rows.stride + line * elements)
+        _each(length, lambda further: rows.view.prefetch(begin + further * elements))
+
+    _each(share, piece)
+
+
+def pieces_of(rows: int, lines: int, tiles: int) -> tuple[int, int]:
+    """In how many pieces to share rows of so many lines among tiles, and the lines of a piece.
+
+    Whole rows, unless there are more tiles.
+    """
+    length = -(-lines // min(lines, max(1, tiles // rows)))
+    return -(-lines // length), length
 
 
 def share_of(extent: int, first: Index, count: int, whole: int) -> tuple[Index, int]:
-    """First and number of the rows, of ``extent``, that belong to a tile."""
+    """First and number of the pieces, of ``extent``, that belong to a tile."""
     share = -(-extent * count // whole)
     if isinstance(first, int):
         return first * extent // whole, share
     return tirx.truncdiv(first * extent, int64(whole)), share
-
-
-def _prefetch_row(rows: Rows, base: Any, row: Any) -> None:
-    line = LINE_BYTES // ELEMENT_BYTES[rows.view.dtype]
-    start = base + row * rows.stride
-    _each(-(-rows.inner // line), lambda index: rows.view.prefetch(start + index * line))
 
 
 def _each(count: int, body: Callable[[Any], None]) -> None:

@@ -185,9 +185,13 @@ def kernel_function(
                     batch * arg[f"{name}_batch_stride"] + head * arg[f"{name}_head_stride"]
                 )
                 placed[f"{name}_stride"] = arg[f"{name}_stride"]
-            prefetched = (
-                Ahead(_rows_ahead(problem, views, placed, arg, lead), far) if lead else None
-            )
+            prefetched = None
+            if lead:
+                later = {
+                    name: _later(name, arg, head, lead) + placed[f"{name}_offset"]
+                    for name in ("lhs", "rhs")
+                }
+                prefetched = Ahead(_rows_of(problem, views, later, arg), far)
             m, n, k = (arg["m"], arg["n"], arg["k"]) if problem.is_generic else problem.extents()
             body(
                 Matrix(
@@ -206,30 +210,39 @@ def kernel_function(
 
 
 def _is_far(problem: Problem, arg: Mapping[str, Any]) -> Any:
-    """Whether the operands of a call are too large for a core's caches."""
+    """Whether the operands of the range that a call computes are worth asking for."""
     size = (arg["end"] - arg["begin"]) * ahead.operand_bytes(problem)
     return size >= int64(ahead.FAR_BYTES)
 
 
-def _rows_ahead(
+def _later(name: str, arg: Mapping[str, Any], head: Any, lead: int) -> Any:
+    """Elements from a matrix of an operand to the one that comes ``lead`` later in the batch.
+
+    Where more batches than one lie between them, to some place nearby: a prefetch harms nothing.
+    """
+    batch_stride, head_stride = arg[f"{name}_batch_stride"], arg[f"{name}_head_stride"]
+    heads = arg["heads"]
+    next_batch = batch_stride + (lead - heads) * head_stride
+    return tirx.Select(
+        heads == int64(1),
+        batch_stride * lead,
+        tirx.Select(head + lead < heads, head_stride * lead, next_batch),
+    )
+
+
+def _rows_of(
     problem: Problem,
     views: Mapping[str, View],
-    placed: Mapping[str, Any],
+    offsets: Mapping[str, Any],
     arg: Mapping[str, Any],
-    lead: int,
 ) -> tuple[Rows, ...]:
-    """The operands ``lead`` heads further on, or whatever lies there: that harms nothing."""
+    """The rows of both operands of a matrix."""
     m, n, k = problem.extents()
     extents = {
         "lhs": (m, k) if problem.lhs == "k" else (k, m),
         "rhs": (k, n) if problem.rhs == "n" else (n, k),
     }
     return tuple(
-        Rows(
-            views[name],
-            T.Bind(placed[f"{name}_offset"] + arg[f"{name}_head_stride"] * lead),
-            arg[f"{name}_stride"],
-            *extents[name],
-        )
-        for name in extents
+        Rows(views[name], T.Bind(offset), arg[f"{name}_stride"], *extents[name])
+        for name, offset in offsets.items()
     )

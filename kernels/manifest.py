@@ -49,7 +49,7 @@ class Duel:
 
     @property
     def lost(self) -> bool:
-        """Whether stock was."""
+        """Whether stock was faster by more than the noise."""
         return self.kernel_us - self.stock_us > self.noise_us
 
     def to_json(self) -> dict[str, float]:

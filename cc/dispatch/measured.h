@@ -16,9 +16,9 @@ namespace tf_tvm_ops {
 enum class Epilogue : uint8_t { kNone, kAdd, kTranspose };
 bool Parse(std::string_view name, Epilogue* epilogue);
 
-// How a kernel did against stock: whether one of them was faster by more than the noise, or stock
-// ended the process that measured. Of several settings, that one counts whose outcome is named last
-// here.
+// How a kernel did against stock: neither was faster by more than the noise, the kernel was, stock
+// was, or stock ended the process that measured. Of several settings, that one counts whose outcome
+// is named last here.
 enum class Outcome : uint8_t { kTied, kWon, kLost, kStockFailed };
 
 // For one number of matrices, in every setting measured.

@@ -58,6 +58,8 @@ namespace {
 constexpr size_t kStackBytes = size_t{256} << 10;
 // Below each stack: a frame that is too large ends the process.
 constexpr size_t kGuardBytes = 4096;
+// The part of a stack where the locals of a kernel are.
+constexpr size_t kPoisonBytes = 4096;
 constexpr int kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
@@ -101,6 +103,8 @@ void Prepare(Fiber* fiber, char* stack) {
   __asan_unpoison_memory_region(stack, kStackBytes);
   // What emulate_switch pops: six registers, then where to go. The stack is aligned as at a call.
   auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 2;
+  // Locals that a kernel does not set are NaN.
+  std::memset(stack + kStackBytes - kPoisonBytes, 0xff, kPoisonBytes);
   *top = reinterpret_cast<void*>(&emulate_enter);
   fiber->stack_pointer = top - 6;
   std::memset(fiber->stack_pointer, 0, 6 * sizeof(void*));

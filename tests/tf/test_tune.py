@@ -206,7 +206,7 @@ def test_stock_that_fails_in_one_setting_leaves_the_other_half(
     monkeypatch.setattr(gate.runner, "results", crash("stock", {"values"}, (setting,)))
     # So every step is made.
     monkeypatch.setattr(gate, "_CLEAR_WIN", math.inf)
-    monkeypatch.setattr(gate, "_won", lambda timings: False)
+    monkeypatch.setattr(gate, "_serves", lambda kernel, timings: False)
     notes: list[str] = []
     found = timings_of(untimed, notes)
     assert {(t.cache, t.epilogue) for t in found[1]} == {
@@ -244,7 +244,7 @@ def test_fused_stock_that_fails_leaves_what_was_measured_bare(
     untimed: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate.runner, "results", crash("stock add", {"values"}, (True,)))
-    monkeypatch.setattr(gate, "_won", lambda timings: False)
+    monkeypatch.setattr(gate, "_serves", lambda kernel, timings: False)
     by_epilogue = {t.epilogue: t for t in timings_of(untimed, [])[1] if t.cache == "hot"}
     bare, add = by_epilogue["none"], by_epilogue["add"]
     assert bare.onednn is not None

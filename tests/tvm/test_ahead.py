@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,17 +37,22 @@ CASES = [
 ]
 
 
-def touched(problem, choice, folder, monkeypatch, *, matrices):
-    """Elements of lhs and rhs of two matrices that one call asks for, for the first of them."""
+def touched(problem, choice, folder, monkeypatch, *, heads, end=1):
+    """Elements of lhs and rhs of four matrices that a call asks for, and how often.
+
+    The call computes matrices ``[0, end)`` of four that lie one behind the other.
+    """
     m, n, k = problem.extents()
-    sizes = {"lhs": 2 * m * k, "rhs": 2 * k * n}
+    sizes = {"lhs": 4 * m * k, "rhs": 4 * k * n}
 
     def note(view: View, index) -> None:
         # The addend, which is not added, takes the notes: those of lhs, then those of rhs.
         behind = 0 if view.buffer is places["lhs"] else sizes["lhs"]
-        T.buffer_store(places["addend"], tirx.FloatImm("float32", 1.0), [index + behind])
+        place = [index + behind]
+        noted = places["addend"].vload(place) + tirx.FloatImm("float32", 1.0)
+        T.buffer_store(places["addend"], noted, place)
 
-    places: dict[str, object] = {}
+    places: dict[str, Any] = {}
     made = View.__init__
 
     def remember(view: View, buffer, dtype) -> None:
@@ -62,43 +68,65 @@ def touched(problem, choice, folder, monkeypatch, *, matrices):
     function = tvm_ffi.load_module(str(folder / "kernel.so")).get_function(kernel.symbol)
     lhs, rhs = (np.ones(size, np.float32) for size in sizes.values())
     notes = np.zeros(sum(sizes.values()), np.float32)
-    out = np.zeros(2 * m * n, np.float32)
+    out = np.zeros(4 * m * n, np.float32)
     workspace = np.zeros(kernel.workspace_bytes + 64, np.uint8)
     aligned = -(-workspace.ctypes.data // 64) * 64
+
+    def strides(matrix: int) -> tuple[int, int]:
+        # As cc/dispatch/product.cc has them: a single batch dimension is that of the batches.
+        return (matrix, 0) if heads == 1 else (heads * matrix, matrix)
+
     function(
         *(ctypes.c_void_p(x.ctypes.data) for x in (lhs, rhs, notes, out)),
         ctypes.c_void_p(aligned),
-        *(0, matrices, 2),
-        *(0, m * k, k if problem.lhs == "k" else m),
-        *(0, k * n, n if problem.rhs == "n" else k),
+        *(0, end, heads),
+        *(*strides(m * k), k if problem.lhs == "k" else m),
+        *(*strides(k * n), n if problem.rhs == "n" else k),
         *(0, 0, 0, ADD_NOTHING),
-        *(0, m * n, n),
+        *(*strides(m * n), n),
         1.0,
     )
-    assert (out[: matrices * m * n] == k).all()
-    return np.split(notes.astype(bool), [sizes["lhs"]])
+    assert (out[: end * m * n] == k).all()
+    shapes = ((m, k) if problem.lhs == "k" else (k, m), (k, n) if problem.rhs == "n" else (n, k))
+    found = np.split(notes, [sizes["lhs"]])
+    return [f.reshape(4, *shape) for f, shape in zip(found, shapes)]
 
 
+@pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize(
     ("problem", "rule", "config"), CASES, ids=lambda value: getattr(value, "name", str(value))
 )
-def test_every_line_of_the_next_matrix_is_asked_for(problem, rule, config, tmp_path, monkeypatch):
+def test_the_next_matrices_are_asked_for(problem, rule, config, heads, tmp_path, monkeypatch):
+    """Also the one after the last head, which belongs to the next batch."""
     monkeypatch.setattr(ahead, "FAR_BYTES", 1)
     assert ahead.lead(problem) == 1
-    lhs, rhs = touched(problem, Choice(rule, config), tmp_path, monkeypatch, matrices=1)
-    m, n, k = problem.extents()
-    shapes = ((m, k) if problem.lhs == "k" else (k, m), (k, n) if problem.rhs == "n" else (n, k))
-    for found, shape in zip((lhs, rhs), shapes):
-        this, following = found.reshape(2, *shape)
-        assert following[:, :: ahead.LINE_BYTES // 4].all()
-        # Shares are whole rows: the last one may be of the matrix behind, never of the one at hand.
-        assert not this.any()
+    choice = Choice(rule, config)
+    for operand in touched(problem, choice, tmp_path, monkeypatch, heads=heads, end=3):
+        assert not operand[0].any()
+        pieces = operand[1:, :, :: ahead.LINE_BYTES // 4]
+        assert pieces.all()
+        # Tiles share what there is: little is asked for twice.
+        assert operand.sum() < 1.7 * pieces.size
+
+
+def test_small_matrices_are_asked_for_further_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "FAR_BYTES", 1)
+    problem = Problem(12, 12, 64)
+    assert ahead.lead(problem) == 2
+    choice = Choice(CpuBroadcast(), BroadcastConfig(6, 2))
+    for heads in (1, 4):
+        folder = tmp_path / str(heads)
+        folder.mkdir()
+        with monkeypatch.context() as patch:
+            for operand in touched(problem, choice, folder, patch, heads=heads):
+                assert not operand[[0, 1, 3]].any()
+                assert operand[2][:, :: ahead.LINE_BYTES // 4].all()
 
 
 def test_operands_that_stay_in_the_cache_are_not(tmp_path, monkeypatch):
     problem, rule, config = CASES[0]
-    found = touched(problem, Choice(rule, config), tmp_path, monkeypatch, matrices=1)
-    assert not np.concatenate(found).any()
+    for operand in touched(problem, Choice(rule, config), tmp_path, monkeypatch, heads=2):
+        assert not operand.any()
 
 
 def test_bounds():
@@ -110,13 +138,20 @@ def test_bounds():
     assert ahead.lead(Problem(12, 12, 64, dtype="float16")) == 3
 
 
-@given(m=EXTENT, n=EXTENT, tile=st.integers(1, 16), extent=EXTENT)
-def test_shares_leave_no_row_out(m, n, tile, extent):
-    rows = set()
-    for first in range(0, m * n, tile):
-        start, share = ahead.share_of(extent, first, min(tile, m * n - first), m * n)
-        rows |= set(range(start, start + share))
-    assert rows >= set(range(extent))
+@given(m=EXTENT, n=EXTENT, tile=st.integers(1, 300), rows=EXTENT, lines=st.integers(1, 20))
+def test_shares_leave_nothing_out(m, n, tile, rows, lines):
+    whole = m * n
+    tiles = -(-whole // tile)
+    pieces, length = ahead.pieces_of(rows, lines, tiles)
+    assert (pieces - 1) * length < lines <= pieces * length
+    asked = []
+    for first in range(0, whole, tile):
+        start, share = ahead.share_of(rows * pieces, first, min(tile, whole - first), whole)
+        assert start + share <= rows * pieces
+        asked += range(start, start + share)
+    assert set(asked) == set(range(rows * pieces))
+    # At worst each tile asks for two pieces of which it shares one with a neighbour.
+    assert len(asked) <= rows * pieces + tiles
 
 
 @pytest.mark.parametrize("rule", [CpuBroadcast(), CpuPack(), CpuDot()], ids=lambda rule: rule.name)

@@ -143,6 +143,11 @@ def test_frame_that_is_too_large_ends_the_process():
     assert "ended the process that ran it" in found
 
 
+def test_sum_that_is_not_set_to_zero():
+    given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
+    assert "results wrong" in fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": ""}))
+
+
 def mappings():
     return len(Path("/proc/self/maps").read_text().splitlines())
 
