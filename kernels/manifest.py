@@ -163,6 +163,15 @@ class KernelEntry:
             return True
         return any(duel.won for duel in known) and not any(duel.lost for duel in known)
 
+    @property
+    def serves_everywhere(self) -> bool:
+        """Whether it serves every number of matrices and epilogue that were measured."""
+        return all(
+            self.expected_to_win(timing.matrices, timing.epilogue, onednn=onednn)
+            for timing in self.timings
+            for onednn in (True, False)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As the manifest has it."""
         fields = {

@@ -130,7 +130,7 @@ def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Resul
     b = rhs.swapaxes(-1, -2) if case.adj_y else rhs
     batch, (m, k), n = math.prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
     plain = np.ascontiguousarray(b)
-    workspace = np.empty((k, n), np.float32)
+    scratch = np.empty((k, n), np.float32)
 
     def ours() -> Array:
         result: Array = dispatcher.matmul(a, b)[0]
@@ -146,7 +146,7 @@ def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Resul
 
     ways: dict[str, Callable[[], Array | None]] = {
         "ours_us": ours,
-        "xsmm_us": partial(xsmm, rhs, workspace if case.adj_y else None),
+        "xsmm_us": partial(xsmm, rhs, scratch if case.adj_y else None),
     }
     if case.adj_y:
         ways["rearranged_us"] = partial(xsmm, plain, None)

