@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_tvm_ops.kernels import build
+from tf_tvm_ops.kernels import ahead, build
 from tf_tvm_ops.kernels.build import Kernel
 from tf_tvm_ops.kernels.problem import Problem
 from tf_tvm_ops.kernels.schedules import choose
@@ -76,7 +76,8 @@ def test_config_is_validated(knobs):
     ],
     ids=str,
 )
-def test_large_addends_are_asked_for_early(wanted, expected):
+def test_large_addends_are_asked_for_early(wanted, expected, monkeypatch):
+    monkeypatch.setattr(ahead, "lead", lambda problem: 0)  # nor any operands
     target = TARGETS["cpu:x86-64-v3"]
     code = build.assembly(Kernel(wanted, choose(wanted, target), target))
     assert ("prefetcht0" in code) == expected

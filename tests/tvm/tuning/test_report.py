@@ -77,7 +77,8 @@ def test_settings_against_stock() -> None:
         ["none", "hot in cache", "oneDNN", "2", "1", "1", "0", "1.50", "1.50", "1.50"],
         ["none", "hot in cache", "Eigen", "2", "1", "0", "1", "0.80", "0.80", "0.80"],
         ["none", "not in cache", "oneDNN", "2", "1", "1", "0", "1.50", "1.50", "1.50"],
-        ["none", "not in cache", "Eigen", "2", "1", "0", "1", "0.97", "0.97", "0.97"],
+        # Slower, but not by more than the noise.
+        ["none", "not in cache", "Eigen", "2", "1", "0", "0", "0.97", "0.97", "0.97"],
     ]
     many = fake_tuning.random_run(fake_tuning.problems(40))
     part = Results.of(TARGET, many, fake_tuning.manifest(many), CEILINGS)
