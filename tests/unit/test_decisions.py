@@ -84,6 +84,12 @@ def test_fusing_counts() -> None:
     assert serves == [True, False, True]
 
 
+def test_serving_everywhere() -> None:
+    assert kernel(timing(WON), timing(TOO_CLOSE, cache="cold")).serves_everywhere
+    assert not kernel(timing(WON), timing(LOST, matrices=512)).serves_everywhere
+    assert not kernel(timing(WON), timing(WON, LOST, epilogue="add")).serves_everywhere
+
+
 def test_nearest_number_of_matrices_decides() -> None:
     entry = kernel(timing(LOST, matrices=8), timing(WON, matrices=512))
     found = [entry.expected_to_win(b, "none", onednn=True) for b in (1, 8, 63, 65, 512, 4096)]
