@@ -93,7 +93,7 @@ def _prefetch(rows: Rows, first: Index, count: int, whole: int) -> None:
     lines = -(-rows.inner // elements)
     pieces, length = pieces_of(rows.outer, lines, -(-whole // count))
     start, share = share_of(rows.outer * pieces, first, count, whole)
-    start = T.Bind(int64(start))
+    start = T.Bind(start)
 
     def piece(index: Any) -> None:
         row, line = start + index, int64(0)
@@ -116,12 +116,9 @@ def pieces_of(rows: int, lines: int, tiles: int) -> tuple[int, int]:
     return -(-lines // length), length
 
 
-def share_of(extent: int, first: Index, count: int, whole: int) -> tuple[Index, int]:
+def share_of(extent: int, first: Index, count: int, whole: int) -> tuple[Any, int]:
     """First and number of the pieces, of ``extent``, that belong to a tile."""
-    share = -(-extent * count // whole)
-    if isinstance(first, int):
-        return first * extent // whole, share
-    return tirx.truncdiv(first * extent, int64(whole)), share
+    return tirx.truncdiv(int64(first) * extent, int64(whole)), -(-extent * count // whole)
 
 
 def _each(count: int, body: Callable[[Any], None]) -> None:

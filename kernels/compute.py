@@ -237,12 +237,7 @@ def _rows_of(
     arg: Mapping[str, Any],
 ) -> tuple[Rows, ...]:
     """The rows of both operands of a matrix."""
-    m, n, k = problem.extents()
-    extents = {
-        "lhs": (m, k) if problem.lhs == "k" else (k, m),
-        "rhs": (k, n) if problem.rhs == "n" else (n, k),
-    }
     return tuple(
-        Rows(views[name], T.Bind(offset), arg[f"{name}_stride"], *extents[name])
+        Rows(views[name], T.Bind(offset), arg[f"{name}_stride"], *problem.stored(name))
         for name, offset in offsets.items()
     )

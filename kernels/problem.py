@@ -82,6 +82,19 @@ class Problem:
             raise ValueError(f"{self}: has no fixed extents")
         return self.m, self.n, self.k
 
+    def stored(self, name: str) -> tuple[int, int]:
+        """Number of rows of ``"lhs"`` or ``"rhs"`` as it lies in memory, and elements of one.
+
+        Raises
+        ------
+        ValueError
+            If the problem is generic.
+        """
+        m, n, k = self.extents()
+        if name == "lhs":
+            return (m, k) if self.lhs == "k" else (k, m)
+        return (k, n) if self.rhs == "n" else (n, k)
+
     def canonical(self) -> Problem:
         """The equivalent problem under which the dispatcher looks a product up.
 

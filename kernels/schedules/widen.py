@@ -43,30 +43,22 @@ def _is_narrow(problem: Problem) -> bool:
     return COMPUTE_DTYPES[problem.dtype] != problem.dtype
 
 
-def _extents(problem: Problem, name: str) -> tuple[int, int]:
-    """Outer and contiguous extent of an operand."""
-    m, n, k = problem.extents()
-    if name == "lhs":
-        return (m, k) if problem.lhs == "k" else (k, m)
-    return (k, n) if problem.rhs == "n" else (n, k)
-
-
 def _stride(problem: Problem, name: str, target: Target) -> int:
     """Elements from row to row of the widened operand: rows start at vectors."""
-    _, inner = _extents(problem, name)
+    _, inner = problem.stored(name)
     lanes = target.lanes(problem.dtype)
     return -(-inner // lanes) * lanes
 
 
 def _bytes(problem: Problem, name: str, target: Target) -> int:
-    outer, _ = _extents(problem, name)
+    outer, _ = problem.stored(name)
     element = ELEMENT_BYTES[COMPUTE_DTYPES[problem.dtype]]
     size = outer * _stride(problem, name, target) * element
     return -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
 
 
 def _operand(matrix: Matrix, name: str, target: Target, position: int) -> Matrix:
-    outer, inner = _extents(matrix.problem, name)
+    outer, inner = matrix.problem.stored(name)
     source: View = getattr(matrix, name)
     offset = getattr(matrix, f"{name}_offset")
     stride = getattr(matrix, f"{name}_stride")

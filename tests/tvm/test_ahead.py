@@ -147,6 +147,7 @@ def test_shares_leave_nothing_out(m, n, tile, rows, lines):
     asked = []
     for first in range(0, whole, tile):
         start, share = ahead.share_of(rows * pieces, first, min(tile, whole - first), whole)
+        start = int(start)
         assert start + share <= rows * pieces
         asked += range(start, start + share)
     assert set(asked) == set(range(rows * pieces))
