@@ -143,9 +143,24 @@ def test_frame_that_is_too_large_ends_the_process():
     assert "ended the process that ran it" in found
 
 
-def test_sum_that_is_not_set_to_zero():
-    given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
-    assert "results wrong" in fault(edited(given, **{"sum_ptr[0] = 0x0p+0f": ""}))
+def test_locals_are_nan_at_first(tmp_path):
+    """In the only block of a launch, too, whose stacks nothing was on before."""
+    problem = Problem(8, 32, 40)
+    given = candidate(problem, CudaThread(), ThreadConfig(8, 32, 1))
+    unset = "volatile float unset; sum_ptr[0] = unset"  # volatile: kept on the stack
+    function = load(edited(given, **{"sum_ptr[0] = 0x0p+0f": unset}), tmp_path)
+    out = multiply_ones(function, problem)
+    assert np.isnan(out).all()
+
+
+def multiply_ones(function, problem):
+    """The product of one pair of matrices of ones."""
+    m, n, k = problem.extents()
+    lhs, rhs = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+    out = np.zeros((m, n), np.float32)
+    strides = {"lhs": (0, 0, k), "rhs": (0, 0, n), "out": (0, 0, n)}
+    call(function, *(array.ctypes.data for array in (lhs, rhs, out)), strides=strides)
+    return out
 
 
 def mappings():
@@ -154,16 +169,10 @@ def mappings():
 
 def test_launches_leave_no_mappings(tmp_path):
     """Where each kernel kept its guarded stacks, a process had mappings for 31 kernels."""
-    m, n, k = PROBLEM.extents()
-    lhs, rhs = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
-    out = np.zeros((m, n), np.float32)
     given = candidate(PROBLEM, CudaThread(), ThreadConfig(8, 32, 1))
     function = load(given, tmp_path)
-    strides = {"lhs": (0, 0, k), "rhs": (0, 0, n), "out": (0, 0, n)}
-    addresses = [array.ctypes.data for array in (lhs, rhs, out)]
     before = mappings()
-    call(function, *addresses, strides=strides)
-    assert (out == k).all()
+    assert (multiply_ones(function, PROBLEM) == PROBLEM.k).all()
     assert mappings() < before + 16
 
 
