@@ -30,6 +30,8 @@ from tf_tvm_ops.tools.bench.machine import Machine
 
 _SOURCE = Path(__file__).with_name("xsmm_shim.c")
 _LIBRARIES = ("-lxsmm", "-lxsmmnoblas", "-lm")
+_ALIGNMENT = 64
+"""Bytes that operands and results are aligned to: those of TensorFlow's tensors."""
 _REPEATS = 15
 _SECONDS = 0.05
 _LEAST_BYTES = 1 << 20
@@ -76,7 +78,6 @@ def compare(
     dispatcher = native().global_dispatcher()
     for pack in packs:
         dispatcher.load_pack(pack)
-    _keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="tf_tvm_ops_xsmm_") as folder:
         try:
             multiply = build(Path(folder))
@@ -115,29 +116,22 @@ def build(folder: Path) -> Callable[..., int]:
     return function
 
 
-def _keep_freed_memory() -> None:
-    """Let results reuse freed memory: both sides allocate one in every call."""
-    libc = ctypes.CDLL(None)
-    m_trim_threshold, m_mmap_threshold = -1, -3
-    libc.mallopt(m_mmap_threshold, 1 << 30)
-    libc.mallopt(m_trim_threshold, 1 << 30)
-
-
 def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Result:
     case = _enlarged(case)
-    lhs, rhs = case.operands()
+    lhs, rhs = map(_line_up, case.operands())
     a = lhs.swapaxes(-1, -2) if case.adj_x else lhs
     b = rhs.swapaxes(-1, -2) if case.adj_y else rhs
     batch, (m, k), n = math.prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    plain = np.ascontiguousarray(b)
-    scratch = np.empty((k, n), np.float32)
+    plain = _line_up(b)
+    scratch = _line_up(np.empty((k, n), np.float32))
+    # All write to the same memory: a result that begins elsewhere may be faster or slower to write.
+    result = _line_up(np.empty((*a.shape[:-1], n), np.float32))
 
     def ours() -> Array:
-        result: Array = dispatcher.matmul(a, b)[0]
+        dispatcher.matmul(a, b, out=result)
         return result
 
     def xsmm(right: Array, workspace: Array | None) -> Array | None:
-        result = np.empty((*a.shape[:-1], n), np.float32)
         pointers = (ctypes.c_void_p(x.ctypes.data) for x in (lhs, right, result))
         sizes = (ctypes.c_long(batch), m, n, k, int(case.adj_x))
         to = None if workspace is None else ctypes.c_void_p(workspace.ctypes.data)
@@ -150,15 +144,25 @@ def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Resul
     }
     if case.adj_y:
         ways["rearranged_us"] = partial(xsmm, plain, None)
-    kernel = dispatcher.matmul(a, b)[1]
+    kernel = dispatcher.matmul(a, b, out=result)[1]
     oracle = Oracle(case, lhs, rhs)
     for name, way in ways.items():
+        result.fill(np.nan)
         got = way()
         if got is not None and oracle.worst_error(got) > 1:
             raise RuntimeError(f"{name}: the result of {case} is wrong; nothing was measured")
     if ways["xsmm_us"]() is None:
         return Result(case, kernel.symbol, _interleaved(ours)[0], math.nan)
     return Result(case, kernel.symbol, **dict(zip(ways, _interleaved(*ways.values()))))
+
+
+def _line_up(array: Array) -> Array:
+    """A contiguous copy, aligned to ``_ALIGNMENT`` bytes."""
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def _enlarged(case: Case) -> Case:
@@ -177,6 +181,7 @@ def _interleaved(*functions: Callable[[], object]) -> list[float]:
     samples: list[list[float]] = [[] for _ in functions]
     for _ in range(_REPEATS):
         for function, count, times in zip(functions, counts, samples, strict=True):
+            function()  # what the one before had in the caches is no business of this one
             times.append(1e6 * _seconds(function, count))
     return [statistics.median(times) for times in samples]
 

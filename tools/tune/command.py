@@ -76,7 +76,7 @@ class Options:
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    default=16,
+    default=24,
     show_default=True,
     help="Candidates measured for each problem, at most.",
 )

@@ -114,6 +114,42 @@ def test_guided_finds_what_the_cost_model_does_not_know():
     assert len(state.outcomes) < len(state.space) / 2
 
 
+def test_guided_sees_a_part_of_the_space_that_the_model_is_wrong_of():
+    """All that promises most is as expected; what is far faster than that is none of it."""
+
+    def time_of(choice: Choice, cost: float) -> Outcome:
+        return Outcome(OK, cost * (0.4 if choice.config.to_json()["tile_m"] == 1 else 1.0))
+
+    (state,) = states(Problem(7, 128, 7))
+    times = {c.choice: time_of(c.choice, c.cost).median_us for c in state.space}
+    best = min(times, key=times.__getitem__)
+    assert [c.choice for c in state.space].index(best) > len(state.space) / 5
+    search(Guided(), [state], time_of)
+    assert state.outcomes[state.best].median_us <= 1.01 * times[best]
+    assert len(state.outcomes) < len(state.space) / 2
+
+
+def test_guided_learns_of_a_workload_what_others_contradict():
+    """High tiles are slow for one and fast for the other: nothing that both could teach."""
+    slow, fast = states(Problem(17, 40, 64), Problem(18, 40, 64))
+
+    def time_of(sign: int):
+        return lambda choice, cost: Outcome(
+            OK, cost * choice.config.to_json()["tile_m"] ** (sign * 0.5)
+        )
+
+    for _ in range(4):
+        for state, sign, proposed in zip(
+            (slow, fast), (1, -1), Guided().propose([slow, fast], 6), strict=True
+        ):
+            costs = {c.choice: c.cost for c in state.space}
+            state.outcomes |= {c: time_of(sign)(c, costs[c]) for c in proposed}
+    for state, sign in ((slow, 1), (fast, -1)):
+        best = min(time_of(sign)(c.choice, c.cost).median_us for c in state.space)
+        assert state.outcomes[state.best].median_us <= 1.02 * best
+        assert len(state.outcomes) < len(state.space) / 2
+
+
 def test_guided_goes_on_while_all_fail():
     (state,) = states(PROBLEMS[0])
     search(Guided(), [state], lambda choice, cost: Outcome(WRONG, message="no"))
