@@ -36,6 +36,11 @@ issued, and mostly one row after the other, which the processor prefetches by it
 
 _MOST_UNROLLED = 8
 
+_MOST_AT_ONCE = 32
+_AT_ONCE = 16
+"""Lines asked for at once: where there are more than the former, about as many as the latter. More
+wait for each other, and loads behind them: a core has a dozen or two under way."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -59,6 +64,16 @@ class Rows:
     outer: int
     inner: int
 
+    @property
+    def elements(self) -> int:
+        """Of a line."""
+        return LINE_BYTES // ELEMENT_BYTES[self.view.dtype]
+
+    @property
+    def lines(self) -> int:
+        """Of a row."""
+        return -(-self.inner // self.elements)
+
 
 @dataclass(frozen=True)
 class Ahead:
@@ -75,6 +90,47 @@ class Ahead:
     operands: tuple[Rows, ...]
     wanted: Any
 
+    def over(
+        self, first: Index, count: int, whole: int, iterations: int
+    ) -> Callable[[Any], None] | None:
+        """Ask for the share of a tile, in the iterations of its loop if it is much.
+
+        Returns
+        -------
+        callable or None
+            Emits what iteration ``i`` asks for, of ``iterations``; None if all was asked for.
+        """
+        if iterations == 1 or not self.is_much(count, whole):
+            self.prefetch(first, count, whole)
+            return None
+        # Every so many iterations, a power of two.
+        every = max(1, iterations * _AT_ONCE // self._lines(count, whole))
+        every = 1 << (every.bit_length() - 1)
+        times = -(-iterations // every)
+
+        def at(iteration: Any) -> None:
+            def ask() -> None:
+                turn = tirx.truncdiv(iteration, int64(every))
+                self.prefetch(int64(first) * times + turn * count, count, whole * times)
+
+            if every == 1:
+                ask()
+            elif isinstance(iteration, tirx.IntImm):
+                if iteration.value % every == 0:
+                    ask()
+            else:
+                with T.If(tirx.truncmod(iteration, int64(every)) == int64(0)), T.Then():
+                    ask()
+
+        return at
+
+    def is_much(self, count: int, whole: int) -> bool:
+        """Whether a tile's share is more than to ask for at once."""
+        return self._lines(count, whole) > _MOST_AT_ONCE
+
+    def _lines(self, count: int, whole: int) -> int:
+        return sum(rows.outer * rows.lines for rows in self.operands) * count // whole
+
     def prefetch(self, first: Index, count: int, whole: int) -> None:
         """Ask for the share of a tile.
 
@@ -89,8 +145,7 @@ class Ahead:
 
 
 def _prefetch(rows: Rows, first: Index, count: int, whole: int) -> None:
-    elements = LINE_BYTES // ELEMENT_BYTES[rows.view.dtype]
-    lines = -(-rows.inner // elements)
+    elements, lines = rows.elements, rows.lines
     pieces, length = pieces_of(rows.outer, lines, -(-whole // count))
     start, share = share_of(rows.outer * pieces, first, count, whole)
     start = T.Bind(start)

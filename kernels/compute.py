@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -73,8 +73,12 @@ class Matrix:
     workspace
         Scratch memory of the calling thread, of the compute type, aligned to
         ``WORKSPACE_ALIGNMENT`` bytes.
+    nothing
+        0, which the compiler does not know: see :meth:`reread`.
     ahead
         Operands to prefetch while this matrix is computed, if that may pay.
+    workspace_offset
+        Position of what takes the place of ``rhs`` in the workspace: see :meth:`reread`.
     """
 
     problem: Problem
@@ -96,12 +100,39 @@ class Matrix:
     addend_stride: Any
     out_offset: Any
     out_stride: Any
+    nothing: Any
     ahead: Ahead | None
+    workspace_offset: Index = 0
 
     @property
     def compute_dtype(self) -> str:
         """The type that products are summed in."""
         return COMPUTE_DTYPES[self.problem.dtype]
+
+    def reread(self, *, lhs: Index | None = None, rhs: Index | None = None) -> Matrix:
+        """The same, with operands that seem to lie elsewhere for each value that is given.
+
+        A compiler that sees tiles load what others have loaded keeps it all, in memory where
+        registers do not suffice, and one load becomes a load, a store and many loads.
+
+        Parameters
+        ----------
+        lhs, rhs
+            What differs from tile to tile: its first column, where tiles read the same of ``lhs``,
+            and its first row, where they read the same of ``rhs``. None where a tile may use what
+            another has read.
+        """
+        changes: dict[str, Any] = {}
+        if lhs is not None:
+            changes["lhs_offset"] = self.lhs_offset + self._seeming(lhs)
+        if rhs is not None:
+            changes["rhs_offset"] = self.rhs_offset + self._seeming(rhs)
+            changes["workspace_offset"] = self.workspace_offset + self._seeming(rhs)
+        return replace(self, **changes)
+
+    def _seeming(self, value: Index) -> Any:
+        # Not 0 for any tile: the first may read what was just packed, as if from elsewhere.
+        return T.Bind(tirx.bitwise_and(int64(value) + 1, self.nothing))
 
     def lhs_index(self, m: Index, k: Index) -> Any:
         """Position of ``lhs[m, k]`` in :attr:`lhs`."""
@@ -175,6 +206,8 @@ def kernel_function(
         }
         scale = T.Bind(tirx.Cast(compute_dtype, scale) if compute_dtype != "float64" else scale)
         lead = ahead.lead(problem)
+        # All that is known of it is that it is an integer.
+        nothing = T.Bind(tirx.shift_right(arg["begin"], int64(62)))
         far = T.Bind(_is_far(problem, arg)) if lead else None
         with around(), T.serial(arg["begin"], arg["end"]) as index:
             batch = T.Bind(tirx.truncdiv(index, arg["heads"]))
@@ -201,6 +234,7 @@ def kernel_function(
                     k=k,
                     scale=scale,
                     addend_kind=arg["addend_kind"],
+                    nothing=nothing,
                     ahead=prefetched,
                     **views,
                     **placed,

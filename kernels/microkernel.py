@@ -127,6 +127,9 @@ def prefetch_addend(
                 matrix.addend.prefetch(matrix.addend_index(first_row + row, c.start))
 
 
+LoadRhs = Callable[[Matrix, Index, int], Any]
+
+
 @dataclass(frozen=True)
 class BroadcastStep:
     """One step of a broadcast tile along K.
@@ -136,13 +139,13 @@ class BroadcastStep:
     extent
         Number of steps.
     load_lhs
-        ``load_lhs(row, step)`` is what is multiplied with every column.
+        ``load_lhs(matrix, row, step)`` is what is multiplied with every column.
     add
         ``add(sum, element, vector)`` adds the product of what was loaded of ``lhs`` and ``rhs``.
     """
 
     extent: Index
-    load_lhs: Callable[[Index, Index], Any]
+    load_lhs: Callable[[Matrix, Index, Index], Any]
     add: Callable[[Accumulator, Any, Any], None]
 
 
@@ -151,11 +154,12 @@ def broadcast_tile(
     first_row: Index,
     rows: int,
     columns: Sequence[Columns],
-    load_rhs: Callable[[Index, int], Any],
+    load_rhs: LoadRhs,
     *,
     k_split: int = 1,
     unroll: int = 1,
     step: BroadcastStep | None = None,
+    between: Callable[[Any], None] | None = None,
 ) -> None:
     """Compute ``rows`` x ``columns`` of ``out`` with vectors along N.
 
@@ -168,7 +172,7 @@ def broadcast_tile(
     columns
         The columns computed, a vector each.
     load_rhs
-        ``load_rhs(k, i)`` is row ``k`` of ``rhs`` in ``columns[i]``.
+        ``load_rhs(matrix, k, i)`` is row ``k`` of ``rhs`` in ``columns[i]``.
     k_split
         Sets of accumulators that steps of K take in turn, so that a tile of few accumulators does
         not wait for the latency of its own sums. ``unroll`` is a multiple of it.
@@ -176,11 +180,13 @@ def broadcast_tile(
         Steps of K in one loop iteration.
     step
         What a step of K is; one element of K if None.
+    between
+        ``between(i)`` emits what else is done in iteration ``i`` of the loop along K.
     """
     dtype = matrix.compute_dtype
     single = step or BroadcastStep(
         matrix.k,
-        lambda row, k: matrix.lhs.load(matrix.lhs_index(row, k), 1),
+        lambda matrix, row, k: matrix.lhs.load(matrix.lhs_index(row, k), 1),
         lambda total, element, vector: total.multiply_add(splat(element, total.lanes), vector),
     )
     sums = [
@@ -189,9 +195,11 @@ def broadcast_tile(
     ]
 
     def at(k: Index, position: int) -> None:
-        vectors = [load_rhs(k, i) for i in range(len(columns))]
+        if between is not None and position == 0:
+            between(tirx.truncdiv(k, int64(unroll)))
+        vectors = [load_rhs(matrix, k, i) for i in range(len(columns))]
         for row in range(rows):
-            element = single.load_lhs(first_row + row, k)
+            element = single.load_lhs(matrix, first_row + row, k)
             for column, vector in enumerate(vectors):
                 single.add(sums[position % k_split][row][column], element, vector)
 

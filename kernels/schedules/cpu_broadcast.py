@@ -13,7 +13,7 @@ from tvm.tirx.script.builder import ir as T
 
 from .. import microkernel
 from ..compute import Matrix
-from ..microkernel import BroadcastStep, Columns
+from ..microkernel import BroadcastStep, Columns, LoadRhs
 from ..problem import Problem
 from ..targets import Target
 from ..vectors import Index, int64
@@ -138,7 +138,7 @@ class CpuBroadcast(Rule[BroadcastConfig]):
         for_each_column_block(
             columns,
             config.tile_vectors,
-            lambda block: emit_rows(matrix, block, rhs_loader(matrix, block), config),
+            lambda block: emit_rows(matrix, block, rhs_loader(block), target, config),
         )
 
     def workspace_bytes(self, problem: Problem, target: Target, config: BroadcastConfig) -> int:
@@ -152,10 +152,10 @@ class CpuBroadcast(Rule[BroadcastConfig]):
         return ("lhs", "rhs") if m > config.tile_m else ("lhs",)
 
 
-def rhs_loader(matrix: Matrix, block: Sequence[Columns]) -> Callable[[Index, int], Any]:
+def rhs_loader(block: Sequence[Columns]) -> LoadRhs:
     """Loads of ``rhs``, contiguous in N, from where it lies: see ``microkernel.broadcast_tile``."""
 
-    def load_rhs(k: Index, i: int) -> Any:
+    def load_rhs(matrix: Matrix, k: Index, i: int) -> Any:
         c = block[i]
         return matrix.rhs.load(matrix.rhs_index(k, c.start), c.lanes, c.valid)
 
@@ -165,7 +165,8 @@ def rhs_loader(matrix: Matrix, block: Sequence[Columns]) -> Callable[[Index, int
 def emit_rows(
     matrix: Matrix,
     block: Sequence[Columns],
-    load_rhs: Callable[[Index, int], Any],
+    load_rhs: LoadRhs,
+    target: Target,
     config: BroadcastConfig,
     step: BroadcastStep | None = None,
 ) -> None:
@@ -174,15 +175,21 @@ def emit_rows(
     first_column = block[0].start
     if isinstance(first_column, int):
         first_column = -(-first_column // lanes) * lanes  # the last vector may overlap
+    extent = step.extent if step is not None else matrix.k
+    # The vectors of rhs stay in registers from tile to tile where (nearly) all of them do.
+    needed = len(block) * (extent + min(config.tile_m, matrix.m) * config.k_split)
+    stays = needed <= target.vector_registers * 9 // 8
     width, whole = len(block) * lanes, -(-matrix.n // lanes) * lanes
     for run in divide(matrix.m, config.tile_m):
 
         def tile(start: Index, rows: int = run.size) -> None:
+            between = None
             if matrix.ahead is not None:
                 done = first_column * matrix.m + start * width
-                matrix.ahead.prefetch(done, rows * width, matrix.m * whole)
+                iterations = -(-extent // config.unroll)
+                between = matrix.ahead.over(done, rows * width, matrix.m * whole, iterations)
             microkernel.broadcast_tile(
-                matrix,
+                matrix.reread(lhs=block[0].start, rhs=None if stays else start),
                 start,
                 rows,
                 block,
@@ -190,6 +197,7 @@ def emit_rows(
                 k_split=config.k_split,
                 unroll=config.unroll,
                 step=step,
+                between=between,
             )
 
         for_each(run, tile)

@@ -106,15 +106,35 @@ class CpuDot(Rule[DotConfig]):
         """Runs of rows, and in each the runs of columns."""
         matrix = widen.operands(matrix, self._widened(matrix.problem, config), target)
         lanes = microkernel.k_lanes(matrix.k, target.lanes(matrix.problem.dtype))
+        vectors = self._vectors(matrix.problem, lanes)
         for rows in pieces(matrix.m, config.tile_m):
 
             def strip(first_row: Index, rows: Run = rows) -> None:
-                if matrix.ahead is not None:
-                    matrix.ahead.prefetch(first_row, rows.size, matrix.m)
+                later = matrix.ahead
+                at_once = later is not None and not later.is_much(rows.size, matrix.m)
+                if later is not None and at_once:
+                    later.prefetch(first_row, rows.size, matrix.m)
                 for columns in self._columns(matrix.n, rows.size, config, lanes):
+                    # What stays in registers from tile to tile, if all of it does.
+                    count = rows.size * columns.size + rows.size + 1
+                    left_stays = count + vectors * rows.size <= target.vector_registers
+                    right_stays = count + vectors * matrix.n <= target.vector_registers
 
-                    def tile(first_column: Index, columns: Run = columns) -> None:
-                        self.tile(matrix, first_row, rows.size, first_column, columns.size, lanes)
+                    def tile(
+                        first_column: Index,
+                        columns: Run = columns,
+                        left_stays: bool = left_stays,
+                        right_stays: bool = right_stays,
+                    ) -> None:
+                        if later is not None and not at_once:
+                            done = first_row * matrix.n + first_column * rows.size
+                            count = rows.size * columns.size
+                            later.prefetch(done, count, matrix.m * matrix.n)
+                        apart = matrix.reread(
+                            lhs=None if left_stays else first_column,
+                            rhs=None if right_stays else first_row,
+                        )
+                        self.tile(apart, first_row, rows.size, first_column, columns.size, lanes)
 
                     for_each(columns, tile)
 
@@ -131,6 +151,11 @@ class CpuDot(Rule[DotConfig]):
     ) -> None:
         """One tile of ``rows * columns`` accumulators of ``lanes`` lanes."""
         microkernel.dot_tile(matrix, first_row, rows, first_column, columns, lanes)
+
+    def _vectors(self, problem: Problem, lanes: int) -> int:
+        """Vectors along K."""
+        _, _, k = problem.extents()
+        return -(-k // lanes)
 
     def workspace_bytes(self, problem: Problem, target: Target, config: DotConfig) -> int:
         """What widened operands take."""

@@ -66,5 +66,8 @@ class CpuDotBf16(CpuDot):
         microkernel.k_steps(matrix.k, width, step)
         microkernel.finish_dot(matrix, first_row, rows, first_column, columns, sums)
 
+    def _vectors(self, problem: Problem, lanes: int) -> int:
+        return super()._vectors(problem, lanes * PAIR)
+
     def _widened(self, problem: Problem, config: DotConfig) -> tuple[str, ...]:
         return ()

@@ -101,7 +101,7 @@ def _tiles(extent: Index, size: int, body: Callable[[Index, int], None]) -> None
 def _along_n(matrix: Matrix, lanes: int, config: GenericConfig) -> None:
     def rows(block: list[Columns]) -> None:
         def tile(first_row: Index, count: int) -> None:
-            microkernel.broadcast_tile(matrix, first_row, count, block, rhs_loader(matrix, block))
+            microkernel.broadcast_tile(matrix, first_row, count, block, rhs_loader(block))
 
         _tiles(matrix.m, config.tile_m, tile)
 

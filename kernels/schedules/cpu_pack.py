@@ -78,12 +78,13 @@ class CpuPack(Rule[BroadcastConfig]):
             lanes = block[0].lanes
             width = lanes * len(block)
 
-            def load_rhs(k: Index, i: int) -> Any:
-                return matrix.workspace.load(k * width + i * lanes, lanes)
+            def load_rhs(matrix: Matrix, k: Index, i: int) -> Any:
+                index = matrix.workspace_offset + k * width + i * lanes
+                return matrix.workspace.load(index, lanes)
 
             for i, c in enumerate(block):
                 _pack(matrix, c, i * lanes, width)
-            emit_rows(matrix, block, load_rhs, config)
+            emit_rows(matrix, block, load_rhs, target, config)
 
         for_each_column_block(columns, config.tile_vectors, block_body)
 

@@ -80,7 +80,7 @@ class CpuPackBf16(Rule[BroadcastConfig]):
         """Blocks of columns: pack each, then all its rows."""
         lanes = target.lanes(matrix.problem.dtype)
 
-        def load_lhs(row: Index, pair: Index) -> Any:
+        def load_lhs(matrix: Matrix, row: Index, pair: Index) -> Any:
             raw = matrix.lhs.load_raw(matrix.lhs_index(row, pair * PAIR), PAIR)
             return bf16.pairs(raw, 1)
 
@@ -93,14 +93,15 @@ class CpuPackBf16(Rule[BroadcastConfig]):
         def block_body(block: Sequence[Columns]) -> None:
             width = lanes * len(block)
 
-            def load_rhs(pair: Index, i: int) -> Any:
-                raw = matrix.workspace.load_raw(pair * width + i * lanes, lanes)
+            def load_rhs(matrix: Matrix, pair: Index, i: int) -> Any:
+                index = matrix.workspace_offset + pair * width + i * lanes
+                raw = matrix.workspace.load_raw(index, lanes)
                 return bf16.pairs(raw, lanes)
 
             for i, c in enumerate(block):
                 pack = _interleave if matrix.problem.rhs == "n" else _transpose
                 pack(matrix, c, i * lanes, width)
-            emit_rows(matrix, block, load_rhs, config, step)
+            emit_rows(matrix, block, load_rhs, target, config, step)
 
         with bf16.instruction():
             columns = microkernel.cover(matrix.n, lanes)

@@ -34,6 +34,10 @@ CASES = [
     (Problem(40, 44, 40, lhs="m"), CpuBroadcast(), BroadcastConfig(3, 4)),
     (Problem(40, 43, 40, rhs="k"), CpuPack(), BroadcastConfig(6, 2)),
     (Problem(41, 35, 40, rhs="k"), CpuDot(), DotConfig(2, 4)),
+    # More than to ask for at once: in turns, over the steps of a tile or the tiles of a strip.
+    (Problem(33, 65, 40), CpuBroadcast(), BroadcastConfig(17, 3, 1, 3)),
+    (Problem(33, 16, 90), CpuBroadcast(), BroadcastConfig(12, 2, 2, 4)),
+    (Problem(41, 35, 40, rhs="k"), CpuDot(), DotConfig(8, 1)),
 ]
 
 
@@ -107,6 +111,31 @@ def test_the_next_matrices_are_asked_for(problem, rule, config, heads, tmp_path,
         assert pieces.all()
         # Tiles share what there is: little is asked for twice.
         assert operand.sum() < 1.7 * pieces.size
+
+
+@pytest.mark.parametrize(
+    ("problem", "rule", "config"),
+    [
+        *CASES[-3:],
+        (Problem(31, 31, 128, rhs="k"), CpuPack(), BroadcastConfig(11, 2)),
+        (Problem(128, 128, 64), CpuBroadcast(), BroadcastConfig(8, 2)),
+        (Problem(31, 31, 128, rhs="k"), CpuDot(), DotConfig(4, 4)),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_much_is_not_asked_for_at_once(problem, rule, config, monkeypatch):
+    asked = []
+    prefetch = ahead.Ahead.prefetch
+
+    def note(self, first, count, whole):
+        lines = sum(rows.outer * rows.lines for rows in self.operands)
+        asked.append(lines * count / whole)
+        prefetch(self, first, count, whole)
+
+    monkeypatch.setattr(ahead.Ahead, "prefetch", note)
+    build.tir(Kernel(problem, Choice(rule, config), V3))
+    assert asked
+    assert max(asked) <= 32
 
 
 def test_small_matrices_are_asked_for_further_ahead(tmp_path, monkeypatch):

@@ -72,9 +72,11 @@ def _first(untried: Sequence[Candidate], most: int) -> list[Choice]:
     return [c.choice for c in (*taken, *_far(left, taken, most - count))]
 
 
-def _far(candidates: Sequence[Candidate], taken: Sequence[Candidate], count: int) -> list[Candidate]:
+def _far(
+    candidates: Sequence[Candidate], taken: Sequence[Candidate], count: int
+) -> list[Candidate]:
     """``count`` candidates, each the furthest from those taken before it."""
-    left = {candidate: math.inf for candidate in candidates}
+    left = dict.fromkeys(candidates, math.inf)
     found: list[Candidate] = []
     before = list(taken)
     while left and len(found) < count:
