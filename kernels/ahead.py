@@ -22,24 +22,26 @@ from .vectors import Index, View, int64
 
 LINE_BYTES = 64
 
-FAR_BYTES = 1 << 18
+FAR_BYTES = 1 << 16
 """Operands of the matrices ``[begin, end)`` of a call, from which on they are asked for. The op
-calls a kernel for a quarter of a thread's share at a time: four times as much, all that a thread
-computes, does not stay in its core's own caches."""
+calls a kernel for a quarter of a thread's share at a time, so that a thread computes four times as
+much, which may lie anywhere. Asking costs next to nothing where that is a core's own cache."""
 
 _LEAST_LEAD_BYTES = 1 << 13
 """How far ahead to ask, at least: a core goes on for some KiB while memory answers."""
 
-_LEAST_WORK = 72
+_LEAST_WORK = 50
 """Multiply-adds to a line of operands. Kernels that do less read about as fast as prefetches are
 issued, and mostly one row after the other, which the processor prefetches by itself."""
 
 _MOST_UNROLLED = 8
 
+_AT_ONCE = 8
+"""Lines that are asked for at once, about. More wait for each other, and loads behind them: a core
+has a dozen or two under way."""
+
 _MOST_AT_ONCE = 32
-_AT_ONCE = 16
-"""Lines asked for at once: where there are more than the former, about as many as the latter. More
-wait for each other, and loads behind them: a core has a dozen or two under way."""
+"""What is not more is asked for at once: sharing it out costs more than it gains."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,37 @@ class Rows:
         """Of a row."""
         return -(-self.inner // self.elements)
 
+    def joined(self) -> Rows:
+        """All rows as one, where none lies apart from the others."""
+        return Rows(self.view, self.first, self.stride, 1, self.outer * self.inner)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A tile's share, in parts.
+
+    Attributes
+    ----------
+    every
+        Iterations of the tile's loop from one turn to the next, a power of two.
+    ask
+        ``ask(turn)`` asks for what belongs to a turn.
+    """
+
+    every: int
+    ask: Callable[[Any], None]
+
+    def at(self, iteration: Any) -> None:
+        """Ask in iteration ``iteration``, if it is its turn."""
+        if self.every == 1:
+            self.ask(iteration)
+        elif isinstance(iteration, tirx.IntImm):
+            if iteration.value % self.every == 0:
+                self.ask(iteration.value // self.every)
+        else:
+            with T.If(tirx.truncmod(iteration, int64(self.every)) == int64(0)), T.Then():
+                self.ask(tirx.truncdiv(iteration, int64(self.every)))
+
 
 @dataclass(frozen=True)
 class Ahead:
@@ -91,45 +124,39 @@ class Ahead:
     wanted: Any
 
     def over(
-        self, first: Index, count: int, whole: int, iterations: int
-    ) -> Callable[[Any], None] | None:
-        """Ask for the share of a tile, in the iterations of its loop if it is much.
+        self, first: Index, count: int, whole: int, iterations: int, least: int = 1
+    ) -> Turns | None:
+        """Ask for the share of a tile; in turns, over the iterations of its loop, if it is much.
+
+        Parameters
+        ----------
+        first, count, whole
+            As for :meth:`prefetch`.
+        iterations
+            Of the loop.
+        least
+            Iterations from one turn to the next, a power of two.
 
         Returns
         -------
-        callable or None
-            Emits what iteration ``i`` asks for, of ``iterations``; None if all was asked for.
+        Turns or None
+            What is left to ask for; None if all was asked for.
         """
-        if iterations == 1 or not self.is_much(count, whole):
+        lines = self._lines(count, whole)
+        if iterations <= least or lines <= _MOST_AT_ONCE:
             self.prefetch(first, count, whole)
             return None
-        # Every so many iterations, a power of two.
-        every = max(1, iterations * _AT_ONCE // self._lines(count, whole))
+        every = max(least, iterations * _AT_ONCE // lines)
         every = 1 << (every.bit_length() - 1)
-        times = -(-iterations // every)
+        number = -(-iterations // every)
 
-        def at(iteration: Any) -> None:
-            def ask() -> None:
-                turn = tirx.truncdiv(iteration, int64(every))
-                self.prefetch(int64(first) * times + turn * count, count, whole * times)
+        def ask(turn: Any) -> None:
+            self.prefetch(int64(first) * number + turn * count, count, whole * number)
 
-            if every == 1:
-                ask()
-            elif isinstance(iteration, tirx.IntImm):
-                if iteration.value % every == 0:
-                    ask()
-            else:
-                with T.If(tirx.truncmod(iteration, int64(every)) == int64(0)), T.Then():
-                    ask()
-
-        return at
-
-    def is_much(self, count: int, whole: int) -> bool:
-        """Whether a tile's share is more than to ask for at once."""
-        return self._lines(count, whole) > _MOST_AT_ONCE
+        return Turns(every, ask)
 
     def _lines(self, count: int, whole: int) -> int:
-        return sum(rows.outer * rows.lines for rows in self.operands) * count // whole
+        return sum(rows.joined().lines for rows in self.operands) * count // whole
 
     def prefetch(self, first: Index, count: int, whole: int) -> None:
         """Ask for the share of a tile.
@@ -141,38 +168,30 @@ class Ahead:
         """
         with T.If(self.wanted), T.Then():
             for rows in self.operands:
-                _prefetch(rows, first, count, whole)
+                # Rows that nothing lies between are one, in which no line is counted twice.
+                with T.If(rows.stride == int64(rows.inner)):
+                    with T.Then():
+                        _prefetch(rows.joined(), first, count, whole)
+                    with T.Else():
+                        _prefetch(rows, first, count, whole)
 
 
 def _prefetch(rows: Rows, first: Index, count: int, whole: int) -> None:
-    elements, lines = rows.elements, rows.lines
-    pieces, length = pieces_of(rows.outer, lines, -(-whole // count))
-    start, share = share_of(rows.outer * pieces, first, count, whole)
+    start, share = share_of(rows.outer * rows.lines, first, count, whole)
     start = T.Bind(start)
 
-    def piece(index: Any) -> None:
-        row, line = start + index, int64(0)
-        if pieces > 1:
-            # The last piece of a row overlaps the one before where they are not alike.
-            line = tirx.min(tirx.truncmod(row, int64(pieces)) * length, int64(lines - length))
-            row = tirx.truncdiv(row, int64(pieces))
-        begin = T.Bind(rows.first + row * rows.stride + line * elements)
-        _each(length, lambda further: rows.view.prefetch(begin + further * elements))
+    def line(index: Any) -> None:
+        row, column = int64(0), start + index
+        if rows.outer > 1:
+            row = tirx.truncdiv(column, int64(rows.lines))
+            column = tirx.truncmod(column, int64(rows.lines))
+        rows.view.prefetch(rows.first + row * rows.stride + column * rows.elements)
 
-    _each(share, piece)
-
-
-def pieces_of(rows: int, lines: int, tiles: int) -> tuple[int, int]:
-    """In how many pieces to share rows of so many lines among tiles, and the lines of a piece.
-
-    Whole rows, unless there are more tiles.
-    """
-    length = -(-lines // min(lines, max(1, tiles // rows)))
-    return -(-lines // length), length
+    _each(share, line)
 
 
 def share_of(extent: int, first: Index, count: int, whole: int) -> tuple[Any, int]:
-    """First and number of the pieces, of ``extent``, that belong to a tile."""
+    """First and number of the lines, of ``extent``, that belong to a tile."""
     return tirx.truncdiv(int64(first) * extent, int64(whole)), -(-extent * count // whole)
 
 

@@ -131,7 +131,7 @@ class Matrix:
         return replace(self, **changes)
 
     def _seeming(self, value: Index) -> Any:
-        # Not 0 for any tile: the first may read what was just packed, as if from elsewhere.
+        # One more: the first tile, too, may read what was just packed, as if from elsewhere.
         return T.Bind(tirx.bitwise_and(int64(value) + 1, self.nothing))
 
     def lhs_index(self, m: Index, k: Index) -> Any:
@@ -206,7 +206,7 @@ def kernel_function(
         }
         scale = T.Bind(tirx.Cast(compute_dtype, scale) if compute_dtype != "float64" else scale)
         lead = ahead.lead(problem)
-        # All that is known of it is that it is an integer.
+        # 0, since no batch is that long, but no compiler knows that.
         nothing = T.Bind(tirx.shift_right(arg["begin"], int64(62)))
         far = T.Bind(_is_far(problem, arg)) if lead else None
         with around(), T.serial(arg["begin"], arg["end"]) as index:

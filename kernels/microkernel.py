@@ -18,8 +18,13 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T
 
+from .ahead import Turns
 from .compute import ADD_MATRIX, ADD_NOTHING, Matrix
 from .vectors import ELEMENT_BYTES, Accumulator, Index, int64, lane_sums, part, splat
+
+LEAST_TURN = 8
+"""Iterations along K from one turn of prefetching to the next: shorter loops cost more than they
+gain."""
 
 _LARGE_ADDEND_BYTES = 1 << 16  # does not stay in the first cache from head to head
 
@@ -57,19 +62,42 @@ def k_lanes(extent: int, lanes: int) -> int:
     return min(lanes, max(4, 1 << (extent - 1).bit_length()))
 
 
-def steps(extent: Index, unroll: int, step: Callable[[Index, int], None]) -> None:
+def steps(
+    extent: Index,
+    unroll: int,
+    step: Callable[[Index, int], None],
+    turns: Turns | None = None,
+) -> None:
     """Run ``step(index, position)`` for each index below ``extent``, ``unroll`` to an iteration.
 
-    ``position`` is the index modulo ``unroll``, a Python int: it may choose a register.
+    ``position`` is the index modulo ``unroll``, a Python int: it may choose a register. ``turns``
+    are taken between iterations, of which there are :func:`iterations`.
     """
-    if isinstance(extent, int):
+
+    def iterate(first: Any, count: int) -> None:
+        with T.serial(int64(0), int64(count)) as iteration:
+            for position in range(unroll):
+                step((first + iteration) * unroll + position, position)
+
+    if turns is not None:
+        # A loop for each turn: a branch in each iteration would keep compilers from unrolling.
+        whole, rest = divmod(extent, unroll)
+        full, left = divmod(whole, turns.every)
+        with T.serial(int64(0), int64(full)) as turn:
+            turns.ask(turn)
+            iterate(turn * turns.every, turns.every)
+        if left or rest:
+            turns.ask(full)
+        if left:
+            iterate(full * turns.every, left)
+        for position in range(rest):
+            step(int64(whole * unroll + position), position)
+    elif isinstance(extent, int):
         whole, rest = divmod(extent, unroll)
         if whole == 1:
             whole, rest = 0, extent
         if whole:
-            with T.serial(int64(0), int64(whole)) as iteration:
-                for position in range(unroll):
-                    step(iteration * unroll + position, position)
+            iterate(0, whole)
         for position in range(rest):
             step(int64(whole * unroll + position), position % unroll)
     else:
@@ -77,6 +105,11 @@ def steps(extent: Index, unroll: int, step: Callable[[Index, int], None]) -> Non
             raise ValueError("a run-time extent is not unrolled")
         with T.serial(int64(0), extent) as iteration:
             step(iteration, 0)
+
+
+def iterations(extent: int, unroll: int) -> int:
+    """Those of :func:`steps`, the last of which may be a part of one."""
+    return -(-extent // unroll)
 
 
 def finish(matrix: Matrix, cells: Sequence[tuple[Index, Columns, Any]]) -> None:
@@ -159,7 +192,7 @@ def broadcast_tile(
     k_split: int = 1,
     unroll: int = 1,
     step: BroadcastStep | None = None,
-    between: Callable[[Any], None] | None = None,
+    turns: Turns | None = None,
 ) -> None:
     """Compute ``rows`` x ``columns`` of ``out`` with vectors along N.
 
@@ -180,8 +213,8 @@ def broadcast_tile(
         Steps of K in one loop iteration.
     step
         What a step of K is; one element of K if None.
-    between
-        ``between(i)`` emits what else is done in iteration ``i`` of the loop along K.
+    turns
+        What is asked for between the iterations along K.
     """
     dtype = matrix.compute_dtype
     single = step or BroadcastStep(
@@ -195,8 +228,6 @@ def broadcast_tile(
     ]
 
     def at(k: Index, position: int) -> None:
-        if between is not None and position == 0:
-            between(tirx.truncdiv(k, int64(unroll)))
         vectors = [load_rhs(matrix, k, i) for i in range(len(columns))]
         for row in range(rows):
             element = single.load_lhs(matrix, first_row + row, k)
@@ -204,7 +235,7 @@ def broadcast_tile(
                 single.add(sums[position % k_split][row][column], element, vector)
 
     prefetch_addend(matrix, first_row, rows, columns)
-    steps(single.extent, unroll, at)
+    steps(single.extent, unroll, at, turns)
     cells = []
     for row in range(rows):
         for column, c in enumerate(columns):

@@ -183,11 +183,15 @@ def emit_rows(
     for run in divide(matrix.m, config.tile_m):
 
         def tile(start: Index, rows: int = run.size) -> None:
-            between = None
+            turns = None
             if matrix.ahead is not None:
                 done = first_column * matrix.m + start * width
-                iterations = -(-extent // config.unroll)
-                between = matrix.ahead.over(done, rows * width, matrix.m * whole, iterations)
+                iterations = microkernel.iterations(extent, config.unroll)
+                turns = matrix.ahead.over(
+                    *(done, rows * width, matrix.m * whole),
+                    iterations,
+                    microkernel.LEAST_TURN,
+                )
             microkernel.broadcast_tile(
                 matrix.reread(lhs=block[0].start, rhs=None if stays else start),
                 start,
@@ -197,7 +201,7 @@ def emit_rows(
                 k_split=config.k_split,
                 unroll=config.unroll,
                 step=step,
-                between=between,
+                turns=turns,
             )
 
         for_each(run, tile)
@@ -210,7 +214,7 @@ def tile_space(m: int, n: int, target: Target, lanes: int) -> Iterator[Broadcast
         for tile_m in range(1, min(m, 16) + 1):
             for k_split in (1, 2, 4):
                 accumulators = tile_m * tile_vectors * k_split
-                # Unrolling large tiles makes LLVM hoist loads until registers spill.
+                # A large tile hides what its loop costs.
                 unroll = 4 if accumulators <= target.vector_registers // 4 else k_split
                 config = BroadcastConfig(tile_m, tile_vectors, k_split, unroll)
                 if config.registers() <= target.vector_registers:

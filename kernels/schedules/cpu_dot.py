@@ -6,14 +6,16 @@ where a length of 17 needs no padding, since it is not the vectors' dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from tvm import tirx
 
 from .. import microkernel
 from ..compute import Matrix
 from ..problem import Problem
 from ..targets import Target
-from ..vectors import Index
+from ..vectors import Index, int64
 from . import cost, widen
 from .cpu_broadcast import Run, for_each
 from .rule import Config, Rule
@@ -106,39 +108,56 @@ class CpuDot(Rule[DotConfig]):
         """Runs of rows, and in each the runs of columns."""
         matrix = widen.operands(matrix, self._widened(matrix.problem, config), target)
         lanes = microkernel.k_lanes(matrix.k, target.lanes(matrix.problem.dtype))
-        vectors = self._vectors(matrix.problem, lanes)
         for rows in pieces(matrix.m, config.tile_m):
 
-            def strip(first_row: Index, rows: Run = rows) -> None:
-                later = matrix.ahead
-                at_once = later is not None and not later.is_much(rows.size, matrix.m)
-                if later is not None and at_once:
-                    later.prefetch(first_row, rows.size, matrix.m)
-                for columns in self._columns(matrix.n, rows.size, config, lanes):
-                    # What stays in registers from tile to tile, if all of it does.
-                    count = rows.size * columns.size + rows.size + 1
-                    left_stays = count + vectors * rows.size <= target.vector_registers
-                    right_stays = count + vectors * matrix.n <= target.vector_registers
-
-                    def tile(
-                        first_column: Index,
-                        columns: Run = columns,
-                        left_stays: bool = left_stays,
-                        right_stays: bool = right_stays,
-                    ) -> None:
-                        if later is not None and not at_once:
-                            done = first_row * matrix.n + first_column * rows.size
-                            count = rows.size * columns.size
-                            later.prefetch(done, count, matrix.m * matrix.n)
-                        apart = matrix.reread(
-                            lhs=None if left_stays else first_column,
-                            rhs=None if right_stays else first_row,
-                        )
-                        self.tile(apart, first_row, rows.size, first_column, columns.size, lanes)
-
-                    for_each(columns, tile)
+            def strip(first_row: Index, rows: int = rows.size) -> None:
+                runs = self._columns(matrix.n, rows, config, lanes)
+                self._strip(matrix, target, first_row, rows, runs, lanes)
 
             for_each(rows, strip)
+
+    def _strip(
+        self,
+        matrix: Matrix,
+        target: Target,
+        first_row: Index,
+        rows: int,
+        runs: Sequence[Run],
+        lanes: int,
+    ) -> None:
+        """The tiles of ``runs`` of columns, ``rows`` rows each."""
+        turns = None
+        if matrix.ahead is not None:
+            tiles = sum(run.count for run in runs)
+            turns = matrix.ahead.over(first_row, rows, matrix.m, tiles)
+        vectors = self._vectors(matrix.problem, lanes)
+        before = 0
+        for run in runs:
+            # What stays in registers from tile to tile: each operand, if all that is read of it
+            # fits beside the sums.
+            needed = rows * run.size + rows + 1
+            left_stays = needed + vectors * rows <= target.vector_registers
+            needed += vectors * rows if left_stays else 0
+            right_stays = needed + vectors * matrix.n <= target.vector_registers
+
+            def tile(
+                first_column: Index,
+                run: Run = run,
+                before: int = before,
+                left_stays: bool = left_stays,
+                right_stays: bool = right_stays,
+            ) -> None:
+                if turns is not None:
+                    index = tirx.truncdiv(first_column - run.start, int64(run.size))
+                    turns.at(index + before)
+                apart = matrix.reread(
+                    lhs=None if left_stays else first_column,
+                    rhs=None if right_stays else first_row,
+                )
+                self.tile(apart, first_row, rows, first_column, run.size, lanes)
+
+            for_each(run, tile)
+            before += run.count
 
     def tile(
         self,

@@ -41,13 +41,15 @@ CASES = [
 ]
 
 
-def touched(problem, choice, folder, monkeypatch, *, heads, end=1):
+def touched(problem, choice, folder, monkeypatch, *, heads, end=1, gap=0):
     """Elements of lhs and rhs of four matrices that a call asks for, and how often.
 
-    The call computes matrices ``[0, end)`` of four that lie one behind the other.
+    The call computes matrices ``[0, end)`` of four that lie one behind the other, with ``gap``
+    elements between their rows.
     """
     m, n, k = problem.extents()
-    sizes = {"lhs": 4 * m * k, "rhs": 4 * k * n}
+    shapes = {name: problem.stored(name) for name in ("lhs", "rhs")}
+    sizes = {name: 4 * outer * (inner + gap) for name, (outer, inner) in shapes.items()}
 
     def note(view: View, index) -> None:
         # The addend, which is not added, takes the notes: those of lhs, then those of rhs.
@@ -84,28 +86,32 @@ def touched(problem, choice, folder, monkeypatch, *, heads, end=1):
         *(ctypes.c_void_p(x.ctypes.data) for x in (lhs, rhs, notes, out)),
         ctypes.c_void_p(aligned),
         *(0, end, heads),
-        *(*strides(m * k), k if problem.lhs == "k" else m),
-        *(*strides(k * n), n if problem.rhs == "n" else k),
+        *(*strides(sizes["lhs"] // 4), shapes["lhs"][1] + gap),
+        *(*strides(sizes["rhs"] // 4), shapes["rhs"][1] + gap),
         *(0, 0, 0, ADD_NOTHING),
         *(*strides(m * n), n),
         1.0,
     )
     assert (out[: end * m * n] == k).all()
-    shapes = ((m, k) if problem.lhs == "k" else (k, m), (k, n) if problem.rhs == "n" else (n, k))
     found = np.split(notes, [sizes["lhs"]])
-    return [f.reshape(4, *shape) for f, shape in zip(found, shapes)]
+    rows = [f.reshape(4, outer, -1) for f, (outer, _) in zip(found, shapes.values())]
+    if gap:
+        return [r[..., : r.shape[-1] - gap] for r in rows]
+    # One behind the other.
+    return [r.reshape(4, 1, -1) for r in rows]
 
 
+@pytest.mark.parametrize("gap", [0, 3])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize(
     ("problem", "rule", "config"), CASES, ids=lambda value: getattr(value, "name", str(value))
 )
-def test_the_next_matrices_are_asked_for(problem, rule, config, heads, tmp_path, monkeypatch):
+def test_the_next_matrices_are_asked_for(problem, rule, config, heads, gap, tmp_path, monkeypatch):
     """Also the one after the last head, which belongs to the next batch."""
     monkeypatch.setattr(ahead, "FAR_BYTES", 1)
     assert ahead.lead(problem) == 1
     choice = Choice(rule, config)
-    for operand in touched(problem, choice, tmp_path, monkeypatch, heads=heads, end=3):
+    for operand in touched(problem, choice, tmp_path, monkeypatch, heads=heads, end=3, gap=gap):
         assert not operand[0].any()
         pieces = operand[1:, :, :: ahead.LINE_BYTES // 4]
         assert pieces.all()
@@ -167,21 +173,18 @@ def test_bounds():
     assert ahead.lead(Problem(12, 12, 64, dtype="float16")) == 3
 
 
-@given(m=EXTENT, n=EXTENT, tile=st.integers(1, 300), rows=EXTENT, lines=st.integers(1, 20))
-def test_shares_leave_nothing_out(m, n, tile, rows, lines):
+@given(m=EXTENT, n=EXTENT, tile=st.integers(1, 300), lines=st.integers(1, 400))
+def test_shares_leave_nothing_out(m, n, tile, lines):
     whole = m * n
-    tiles = -(-whole // tile)
-    pieces, length = ahead.pieces_of(rows, lines, tiles)
-    assert (pieces - 1) * length < lines <= pieces * length
     asked = []
     for first in range(0, whole, tile):
-        start, share = ahead.share_of(rows * pieces, first, min(tile, whole - first), whole)
+        start, share = ahead.share_of(lines, first, min(tile, whole - first), whole)
         start = int(start)
-        assert start + share <= rows * pieces
+        assert start + share <= lines
         asked += range(start, start + share)
-    assert set(asked) == set(range(rows * pieces))
-    # At worst each tile asks for two pieces of which it shares one with a neighbour.
-    assert len(asked) <= rows * pieces + tiles
+    assert set(asked) == set(range(lines))
+    # At worst each tile asks for two of which it shares one with a neighbour.
+    assert len(asked) <= lines + -(-whole // tile)
 
 
 @pytest.mark.parametrize("rule", [CpuBroadcast(), CpuPack(), CpuDot()], ids=lambda rule: rule.name)

@@ -6,8 +6,8 @@ over expected time is fitted by a ridge regression on the rule and its knobs, af
 workload is taken off, since only the order within a workload matters. So what one workload teaches
 of a knob helps all others. What that leaves of a workload is fitted once more, for itself alone.
 
-A model that is wrong of part of a space would never see it: half of what is measured first is not
-what promises most, but what lies furthest from everything taken before.
+A model that is wrong about part of a space would never see it: half of what is measured first is
+not what promises most, but what lies furthest from everything taken before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST_SIGMA = 0.03
 _FIRST = 2
 """Candidates of each rule that are measured before anything is known."""
 
-_OTHER_RULE = 8.0
+_OTHER_RULE = 16.0
 """How far apart candidates of different rules are: as by so many doublings of a knob."""
 
 
@@ -148,11 +148,10 @@ class Correction:
 
         In proportion to them, rather, as long as none was timed.
         """
-        own = self._own.get(state.workload)
+        weights = self._weights + self._own.get(state.workload, 0.0)
 
         def correction(candidate: Candidate) -> float:
-            more = 0.0 if own is None else float(own @ self._vector(candidate, learn=False))
-            return self._correction(candidate) + more
+            return float(self._vector(candidate, learn=False) @ weights)
 
         offsets = [_log_error(state, c) - correction(c) for c in _timed(state)]
         offset = sum(offsets) / len(offsets) if offsets else 0.0

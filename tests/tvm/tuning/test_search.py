@@ -114,7 +114,7 @@ def test_guided_finds_what_the_cost_model_does_not_know():
     assert len(state.outcomes) < len(state.space) / 2
 
 
-def test_guided_sees_a_part_of_the_space_that_the_model_is_wrong_of():
+def test_guided_sees_a_part_of_the_space_that_the_model_is_wrong_about():
     """All that promises most is as expected; what is far faster than that is none of it."""
 
     def time_of(choice: Choice, cost: float) -> Outcome:
@@ -147,7 +147,6 @@ def test_guided_learns_of_a_workload_what_others_contradict():
     for state, sign in ((slow, 1), (fast, -1)):
         best = min(time_of(sign)(c.choice, c.cost).median_us for c in state.space)
         assert state.outcomes[state.best].median_us <= 1.02 * best
-        assert len(state.outcomes) < len(state.space) / 2
 
 
 def test_guided_goes_on_while_all_fail():
