@@ -123,9 +123,7 @@ class Ahead:
     operands: tuple[Rows, ...]
     wanted: Any
 
-    def over(
-        self, first: Index, count: int, whole: int, iterations: int, least: int = 1
-    ) -> Turns | None:
+    def over(self, first: Index, count: int, whole: int, iterations: int) -> Turns | None:
         """Ask for the share of a tile; in turns, over the iterations of its loop, if it is much.
 
         Parameters
@@ -134,8 +132,6 @@ class Ahead:
             As for :meth:`prefetch`.
         iterations
             Of the loop.
-        least
-            Iterations from one turn to the next, a power of two.
 
         Returns
         -------
@@ -143,10 +139,10 @@ class Ahead:
             What is left to ask for; None if all was asked for.
         """
         lines = self._lines(count, whole)
-        if iterations <= least or lines <= _MOST_AT_ONCE:
+        if iterations == 1 or lines <= _MOST_AT_ONCE:
             self.prefetch(first, count, whole)
             return None
-        every = max(least, iterations * _AT_ONCE // lines)
+        every = max(1, iterations * _AT_ONCE // lines)
         every = 1 << (every.bit_length() - 1)
         number = -(-iterations // every)
 

@@ -22,10 +22,6 @@ from .ahead import Turns
 from .compute import ADD_MATRIX, ADD_NOTHING, Matrix
 from .vectors import ELEMENT_BYTES, Accumulator, Index, int64, lane_sums, part, splat
 
-LEAST_TURN = 8
-"""Iterations along K from one turn of prefetching to the next: shorter loops cost more than they
-gain."""
-
 _LARGE_ADDEND_BYTES = 1 << 16  # does not stay in the first cache from head to head
 
 
@@ -62,42 +58,19 @@ def k_lanes(extent: int, lanes: int) -> int:
     return min(lanes, max(4, 1 << (extent - 1).bit_length()))
 
 
-def steps(
-    extent: Index,
-    unroll: int,
-    step: Callable[[Index, int], None],
-    turns: Turns | None = None,
-) -> None:
+def steps(extent: Index, unroll: int, step: Callable[[Index, int], None]) -> None:
     """Run ``step(index, position)`` for each index below ``extent``, ``unroll`` to an iteration.
 
-    ``position`` is the index modulo ``unroll``, a Python int: it may choose a register. ``turns``
-    are taken between iterations, of which there are :func:`iterations`.
+    ``position`` is the index modulo ``unroll``, a Python int: it may choose a register.
     """
-
-    def iterate(first: Any, count: int) -> None:
-        with T.serial(int64(0), int64(count)) as iteration:
-            for position in range(unroll):
-                step((first + iteration) * unroll + position, position)
-
-    if turns is not None:
-        # A loop for each turn: a branch in each iteration would keep compilers from unrolling.
-        whole, rest = divmod(extent, unroll)
-        full, left = divmod(whole, turns.every)
-        with T.serial(int64(0), int64(full)) as turn:
-            turns.ask(turn)
-            iterate(turn * turns.every, turns.every)
-        if left or rest:
-            turns.ask(full)
-        if left:
-            iterate(full * turns.every, left)
-        for position in range(rest):
-            step(int64(whole * unroll + position), position)
-    elif isinstance(extent, int):
+    if isinstance(extent, int):
         whole, rest = divmod(extent, unroll)
         if whole == 1:
             whole, rest = 0, extent
         if whole:
-            iterate(0, whole)
+            with T.serial(int64(0), int64(whole)) as iteration:
+                for position in range(unroll):
+                    step(iteration * unroll + position, position)
         for position in range(rest):
             step(int64(whole * unroll + position), position % unroll)
     else:
@@ -214,7 +187,7 @@ def broadcast_tile(
     step
         What a step of K is; one element of K if None.
     turns
-        What is asked for between the iterations along K.
+        What is asked for in iterations along K, of which there are :func:`iterations`.
     """
     dtype = matrix.compute_dtype
     single = step or BroadcastStep(
@@ -228,6 +201,8 @@ def broadcast_tile(
     ]
 
     def at(k: Index, position: int) -> None:
+        if turns is not None and position == 0:
+            turns.at(tirx.truncdiv(k, int64(unroll)))
         vectors = [load_rhs(matrix, k, i) for i in range(len(columns))]
         for row in range(rows):
             element = single.load_lhs(matrix, first_row + row, k)
@@ -235,7 +210,7 @@ def broadcast_tile(
                 single.add(sums[position % k_split][row][column], element, vector)
 
     prefetch_addend(matrix, first_row, rows, columns)
-    steps(single.extent, unroll, at, turns)
+    steps(single.extent, unroll, at)
     cells = []
     for row in range(rows):
         for column, c in enumerate(columns):

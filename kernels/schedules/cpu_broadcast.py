@@ -187,11 +187,7 @@ def emit_rows(
             if matrix.ahead is not None:
                 done = first_column * matrix.m + start * width
                 iterations = microkernel.iterations(extent, config.unroll)
-                turns = matrix.ahead.over(
-                    *(done, rows * width, matrix.m * whole),
-                    iterations,
-                    microkernel.LEAST_TURN,
-                )
+                turns = matrix.ahead.over(done, rows * width, matrix.m * whole, iterations)
             microkernel.broadcast_tile(
                 matrix.reread(lhs=block[0].start, rhs=None if stays else start),
                 start,

@@ -37,6 +37,7 @@ CASES = [
     # More than to ask for at once: in turns, over the steps of a tile or the tiles of a strip.
     (Problem(33, 65, 40), CpuBroadcast(), BroadcastConfig(17, 3, 1, 3)),
     (Problem(33, 16, 90), CpuBroadcast(), BroadcastConfig(12, 2, 2, 4)),
+    (Problem(40, 65, 34), CpuBroadcast(), BroadcastConfig(14, 3, 1, 4)),
     (Problem(41, 35, 40, rhs="k"), CpuDot(), DotConfig(8, 1)),
 ]
 
@@ -122,7 +123,7 @@ def test_the_next_matrices_are_asked_for(problem, rule, config, heads, gap, tmp_
 @pytest.mark.parametrize(
     ("problem", "rule", "config"),
     [
-        *CASES[-3:],
+        *CASES[-4:],
         (Problem(31, 31, 128, rhs="k"), CpuPack(), BroadcastConfig(11, 2)),
         (Problem(128, 128, 64), CpuBroadcast(), BroadcastConfig(8, 2)),
         (Problem(31, 31, 128, rhs="k"), CpuDot(), DotConfig(4, 4)),
@@ -134,7 +135,7 @@ def test_much_is_not_asked_for_at_once(problem, rule, config, monkeypatch):
     prefetch = ahead.Ahead.prefetch
 
     def note(self, first, count, whole):
-        lines = sum(rows.outer * rows.lines for rows in self.operands)
+        lines = sum(rows.joined().lines for rows in self.operands)
         asked.append(lines * count / whole)
         prefetch(self, first, count, whole)
 
