@@ -81,7 +81,7 @@ def test_time_is_of_one_pass_and_cold_operands_take_longer(backend, local, make_
 
     What else the machine does can hide that once, and not five times.
     """
-    problem = Problem(4, 64, 64)  # too little work to prefetch: see kernels/ahead.py
+    problem = Problem(2, 64, 64)  # too little work to prefetch: see kernels/ahead.py
     workloads = (Workload(problem, 4), Workload(problem, 40), Workload(problem, 40, COLD))
     found = []
     for _ in range(5):
