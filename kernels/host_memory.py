@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .elements import WORKSPACE_ALIGNMENT
+
 
 class HostMemory:
     """Memory of this process. What has no gaps ends where memory does."""
@@ -21,6 +23,15 @@ class HostMemory:
 
     def wait(self) -> None:
         """Kernels are done when they return."""
+
+
+def aligned_copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A contiguous copy that begins at a cache line, as TensorFlow's tensors and workspaces do."""
+    memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 class _HostBlock:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..elements import ADD_NOTHING, ELEMENT_BYTES, WORKSPACE_ALIGNMENT
+from ..elements import ADD_NOTHING, ELEMENT_BYTES
+from ..host_memory import aligned_copy
 from ..runtime import ffi
 from .workload import COLD, Workload
 
@@ -123,10 +124,10 @@ class Operands:
         self._bytes = self._passes.bytes()
         content = pattern(workload.problem.dtype)
         self._memory = {
-            name: _aligned(np.resize(content, self._passes.copies * count))
+            name: aligned_copy(np.resize(content, self._passes.copies * count))
             for name, count in self._bytes.items()
         }
-        self._workspace = _aligned(np.zeros(workspace_bytes, np.uint8))
+        self._workspace = aligned_copy(np.zeros(workspace_bytes, np.uint8))
         self._place = 0
 
     def seconds(self, function: ffi.Function, passes: int) -> float:
@@ -199,12 +200,3 @@ def summary(seconds: Sequence[float]) -> Time:
     """Of samples, each the seconds for one pass."""
     low, middle, high = (float(quartile) for quartile in np.percentile(seconds, (25, 50, 75)))
     return Time(1e6 * middle, 1e6 * (high - low))
-
-
-def _aligned(content: Any) -> Any:
-    """A copy that begins at a cache line."""
-    memory = np.empty(content.size + WORKSPACE_ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
-    memory = memory[start : start + content.size]
-    memory[...] = content
-    return memory

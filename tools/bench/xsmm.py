@@ -23,6 +23,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tf_tvm_ops.kernels.host_memory import aligned_copy
 from tf_tvm_ops.library import native
 from tf_tvm_ops.tools.bench import report
 from tf_tvm_ops.tools.bench.cases import Array, Case, Oracle
@@ -30,8 +31,6 @@ from tf_tvm_ops.tools.bench.machine import Machine
 
 _SOURCE = Path(__file__).with_name("xsmm_shim.c")
 _LIBRARIES = ("-lxsmm", "-lxsmmnoblas", "-lm")
-_ALIGNMENT = 64
-"""Bytes that operands and results are aligned to: those of TensorFlow's tensors."""
 _REPEATS = 15
 _SECONDS = 0.05
 _LEAST_BYTES = 1 << 20
@@ -118,14 +117,14 @@ def build(folder: Path) -> Callable[..., int]:
 
 def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Result:
     case = _enlarged(case)
-    lhs, rhs = map(_line_up, case.operands())
+    lhs, rhs = map(aligned_copy, case.operands())
     a = lhs.swapaxes(-1, -2) if case.adj_x else lhs
     b = rhs.swapaxes(-1, -2) if case.adj_y else rhs
     batch, (m, k), n = math.prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    plain = _line_up(b)
-    scratch = _line_up(np.empty((k, n), np.float32))
+    plain = aligned_copy(b)
+    scratch = aligned_copy(np.empty((k, n), np.float32))
     # All write to the same memory: a result that begins elsewhere may be faster or slower to write.
-    result = _line_up(np.empty((*a.shape[:-1], n), np.float32))
+    result = aligned_copy(np.empty((*a.shape[:-1], n), np.float32))
 
     def ours() -> Array:
         dispatcher.matmul(a, b, out=result)
@@ -154,15 +153,6 @@ def _measure(dispatcher: Any, multiply: Callable[..., int], case: Case) -> Resul
     if ways["xsmm_us"]() is None:
         return Result(case, kernel.symbol, _interleaved(ours)[0], math.nan)
     return Result(case, kernel.symbol, **dict(zip(ways, _interleaved(*ways.values()))))
-
-
-def _line_up(array: Array) -> Array:
-    """A contiguous copy, aligned to ``_ALIGNMENT`` bytes."""
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def _enlarged(case: Case) -> Case:
