@@ -65,3 +65,11 @@ def test_what_fits_registers_stays_there():
     assert blocks
     for block in blocks:
         assert not re.search(r"(vmovup[sd]|vfmadd\w+)\s\S*\(\S+\), %zmm", block)
+
+
+def test_what_fits_registers_stays_there_in_dot_tiles():
+    """All of rhs, four columns of two vectors, is read once: each row reads its own two."""
+    problem, config = Problem(12, 4, 32, rhs="k"), DotConfig(1, 4)
+    assembly = build.assembly(Kernel(problem, Choice(CpuDot(), config), V4))
+    (block,) = (b for b in re.split(r"^\.LBB.*:", assembly, flags=re.M) if "vfmadd" in b)
+    assert len(re.findall(r"(?:vmovup[sd]|vfmadd\w+)\s\S*\(\S+\), %zmm", block)) == 2
